@@ -8,6 +8,8 @@ Writes host.csv (microseconds of one call), programs.csv (milliseconds of a step
 comes. A program runs alone in a process of its own, on a few cores, until its hooks have seen enough steps:
 
   ms        median of windows of several steps, each from an idle card to an idle card
+  speed_us  what Python takes meanwhile for a fixed piece of work (python_work): a host is not equally fast at all times
+  scaled_ms median of the windows, each as long as it would be where that work takes 1.2 us
   host_ms   of one step that begins with an idle card: until the host has given all of it away. It is short of a step where the program waits
             for the card in between, as it does that prints a loss: `waits`, the time in calls that wait for the card, is taken away from it
 """
@@ -78,6 +80,23 @@ plain.py --model gan
 causal.py --model qwen3-moe --batch 2
 causal.py --model llama --compile reduce-overhead --batch 2""".splitlines()
 
+HELD_OUT = """families.py --model falcon --batch 2 --len 640
+families.py --model mixtral --batch 2 --len 768
+families.py --model clip --precision fp16 --batch 48
+families.py --model segformer --batch 12 --len 256
+seq2seq.py --model whisper
+trainer.py --model mistral --batch 2 --len 1536
+trainer.py --model qwen3 --precision bf16 --checkpoint --batch 6 --len 1536 --optim adamw_torch
+causal.py --model gemma3 --optimizer fused --batch 2 --len 1024
+nanogpt.py --layers 8 --width 1024 --heads 8 --batch 10 --len 768
+nanogpt.py --layers 3 --width 512 --heads 8 --batch 4 --len 256
+accelerated.py --precision fp16 --workers 2
+causal.py --model llama-tiny --precision bf16 --optimizer fused --batch 8 --len 128
+lightning_gpt.py --no-validation --model mistral --precision 16-mixed --batch 3 --len 896
+plain.py --model gru --batch 24 --size 250
+scaler.py --model lstm
+trainer.py --model llama-tiny --batch 2 --len 512 --accumulate 4""".splitlines()
+
 
 def spent():
     return time.perf_counter() - BEGIN
@@ -114,6 +133,18 @@ def python_speed(repeats=7):
         python_work()
         best = min(best, time.perf_counter() - begin)
     return best / 20_000 * 1e6
+
+
+SPEED_US = 1.2
+
+
+def speed_now(rounds=800, repeats=3):
+    times = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        python_work(rounds)
+        times.append(time.perf_counter() - begin)
+    return min(times) / rounds * 1e6
 
 
 # ---- What calls cost the host.
@@ -297,6 +328,7 @@ class Steps:
         self.first, self.count, self.left = None, 0, WARM_UP
         self.what, self.windows, self.hosts, self.alone, self.cpu, self.waits = "warm up", [], [], [], [], []
         self.waited, self.profiler = 0.0, None
+        self.speeds, self.host_speeds, self.trace_too = [], [], os.environ.get("HEADROOM_TIMES_TRACE", "1") != "0"
         register_optimizer_step_post_hook(self.after)
         self.hear_waits()
 
@@ -320,6 +352,7 @@ class Steps:
         if what != self.what:
             gc.collect()
         self.what, self.left, self.n, self.waited = what, left, left, 0.0
+        self.speed = speed_now()
         self.cpu_began, self.began = time.process_time(), time.perf_counter()
 
     def after(self, optimizer, *_):
@@ -334,6 +367,8 @@ class Steps:
         given, waited = time.perf_counter(), self.waited
         self.torch.cuda.synchronize()
         done = time.perf_counter()
+        cpu = time.process_time()
+        speed = (self.speed + speed_now()) / 2 if self.what in ("window", "single") else 0
         if self.what == "warm up":
             self.begin("look", 2)
         elif self.what == "look":
@@ -341,7 +376,8 @@ class Steps:
             self.begin("window", n)
         elif self.what == "window":
             self.windows.append((done - self.began) / self.n * 1e3)
-            self.cpu.append((time.process_time() - self.cpu_began) / self.n * 1e3)
+            self.speeds.append(speed)
+            self.cpu.append((cpu - self.cpu_began) / self.n * 1e3)
             if len(self.windows) < WINDOWS and (done < self.until or len(self.windows) < 2):
                 self.begin("window", self.n)
             else:
@@ -350,8 +386,11 @@ class Steps:
             self.hosts.append((given - self.began) * 1e3)
             self.waits.append(waited * 1e3)
             self.alone.append((done - self.began) * 1e3)
+            self.host_speeds.append(speed)
             if len(self.hosts) < SINGLE:
                 self.begin("single", 1)
+            elif not self.trace_too:
+                raise Enough
             else:
                 from torch.profiler import ProfilerActivity, profile
                 self.profiler = profile(activities=[ProfilerActivity.CUDA])
@@ -366,6 +405,8 @@ class Steps:
         return {"ms": middle(self.windows), "ms_least": f"{min(self.windows):.4f}" if self.windows else "",
                 "ms_most": f"{max(self.windows):.4f}" if self.windows else "", "window_steps": getattr(self, "n", 0) and len(self.windows),
                 "alone_ms": middle(self.alone), "host_ms": middle([h - w for h, w in zip(self.hosts, self.waits)]), "waits_ms": middle(self.waits),
+                "speed_us": middle(self.speeds), "scaled_ms": middle([m * SPEED_US / s for m, s in zip(self.windows, self.speeds)]),
+                "scaled_host_ms": middle([(h - w) * SPEED_US / s for h, w, s in zip(self.hosts, self.waits, self.host_speeds)]),
                 "cpu_ms": middle(self.cpu), "peak_allocated_bytes": self.torch.cuda.max_memory_allocated()}
 
     def trace(self):
@@ -390,7 +431,8 @@ class Steps:
         return {"kernels": len(events), "kernel_ms": f"{sum(e['dur'] for e in events) / 1e3:.4f}", "busy_ms": f"{busy / 1e3:.4f}"}
 
 
-COLUMNS = """program status ms ms_least ms_most window_steps alone_ms host_ms waits_ms cpu_ms kernels kernel_ms busy_ms peak_allocated_bytes seconds
+COLUMNS = """program status ms ms_least ms_most window_steps speed_us scaled_ms alone_ms host_ms scaled_host_ms waits_ms cpu_ms kernels kernel_ms busy_ms
+peak_allocated_bytes seconds
 why""".split()
 
 
@@ -430,7 +472,7 @@ def one(folder, program, seconds):
         row.update(status="failed", why=f"{type(e).__name__}: {e}"[:200].replace("\n", " "))
     if steps is not None:
         row.update(steps.row())
-        if row["status"] == "ok":
+        if row["status"] == "ok" and steps.trace_too:
             try:
                 row.update(steps.trace())
             except Exception as e:
@@ -551,18 +593,28 @@ def steps_here(folder, until, programs, seconds):
                   f"{row.get('why', '')}", flush=True)
 
 
+def programs_of(words):
+    if words == "held-out":
+        return HELD_OUT
+    if words == "again":  # what none of them has seen, and those that wait for their host
+        return HELD_OUT + [p for p in PROGRAMS if "compile" not in p]
+    return [q.strip() for q in words.split(";") if q.strip()] or PROGRAMS
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("folder")
     p.add_argument("--seconds", type=float, default=420, help="for all of it; a program that would begin too late is left out")
     p.add_argument("--each", type=float, default=6, help="seconds after which a program measures no further window")
     p.add_argument("--only", default="steps,host", help="of host, steps, speed")
-    p.add_argument("--programs", default="", help="these in place of the usual ones; a semicolon between two")
+    p.add_argument("--programs", default="", help="these in place of the usual ones; a semicolon between two; or: held-out, again")
+    p.add_argument("--no-trace", action="store_true", help="of no step its kernels: two seconds less for each program")
     p.add_argument("--cores", type=int, default=8, help="that a program may use: it is bound to the first of those that are allowed")
     a = p.parse_args()
     folder = os.path.abspath(a.folder)
     os.makedirs(folder, exist_ok=True)
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # torch.cuda.is_available() then leaves the driver alone, and a fork can begin it
+    os.environ["HEADROOM_TIMES_TRACE"] = str(int(not a.no_trace))
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, cores[:a.cores])
     os.environ.setdefault("OMP_NUM_THREADS", str(min(a.cores, len(cores))))
@@ -574,7 +626,7 @@ def main():
             if part == "host":
                 host(out)
             elif part == "steps":
-                steps(folder, a.seconds, [q.strip() for q in a.programs.split(";") if q.strip()] or PROGRAMS, a.each)
+                steps(folder, a.seconds, programs_of(a.programs), a.each)
         except Exception:
             traceback.print_exc()
         print(f"{part}: {spent() - began:.1f} s", flush=True)
