@@ -30,6 +30,9 @@ void headroom_dry_forget(void* p, size_t bytes);
  * `known` 1: they are what a card would give. Answers queue; headroom_dry_unanswer drops the rest. */
 void headroom_dry_answer(const void* value, size_t bytes, int known);
 void headroom_dry_unanswer(void);
+/* What the calling thread's reads give for unknown bytes, again and again: one element of at most 16 bytes, until it is called with 0.
+ * Reads of more than 1 MiB give zeros. */
+void headroom_dry_unknown(const void* element, size_t bytes);
 
 /* ---- Numbers, as they are now. */
 /* PyTorch's largest allocated and reserved bytes of a card since `reset` was last 1. 0: there is no such card. */

@@ -23,6 +23,9 @@ constexpr const char* hosts_variable = "HEADROOM_DRY_HOSTS";
 // Which experts tokens go to where a program's numbers do not say (the observer reads it): random, balanced, worst, measured:F1,F2,…
 constexpr const char* routing_variable = "HEADROOM_DRY_ROUTING";
 
+// What an unknown float is for the program that reads it (the observer's: 0.75).
+constexpr const char* float_variable = "HEADROOM_DRY_FLOAT";
+
 // 0: what the library has to say is in the record only; 1: also on standard error, once each.
 constexpr const char* talk_variable = "HEADROOM_DRY_TALK";
 

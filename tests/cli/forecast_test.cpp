@@ -314,6 +314,69 @@ TEST_F(Forecast, CtrlCKeepsWhatIsKnown) {
   EXPECT_NE(text_of(at("err")).find("headroom forecast: stopped by Ctrl-C after "), std::string::npos) << text_of(at("err"));
 }
 
+TEST_F(Forecast, WhatWasStoppedOrFailedIsNotKnownToFit) {
+  const auto stopped = [&](const std::vector<std::string>& options, const std::vector<std::string>& program) {
+    std::vector<std::string> words{"forecast", "--db", db_};
+    for (const auto* more : {&options, &program}) words.insert(words.end(), more->begin(), more->end());
+    const pid_t child = start(words, true);
+    for (int i = 0; i < 300 && text_of(at("err")).find("the program's own") == std::string::npos; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    kill(child, SIGINT);
+    int status = 0;
+    waitpid(child, &status, 0);
+    EXPECT_EQ(WEXITSTATUS(status), 1);
+    return text_of(at("out"));
+  };
+  const std::string out = stopped({"--device", "h100", "--format", "json"}, {"--", HEADROOM_LIKE_TORCH, "batch=8", "spins"});
+  const Json j = Json::parse(out);
+  EXPECT_TRUE(j["fits"].is_null()) << out;
+  EXPECT_TRUE(j["rows"][0]["fits"].is_null()) << out;
+  EXPECT_TRUE(j["ranks"][0]["fits"].is_null()) << out;
+  EXPECT_EQ(j["status"], "interrupted");
+  const std::string text = stopped({"--device", "h100"}, {"--", HEADROOM_LIKE_TORCH, "batch=8", "spins"});
+  EXPECT_TRUE(text.starts_with("Stopped before its end: as far as is known, it needs ")) << text;
+  EXPECT_NE(text.find("not known"), std::string::npos) << text;
+  EXPECT_TRUE(json("--device h100", "batch=2 fails", 1)["fits"].is_null());
+}
+
+TEST_F(Forecast, ASearchThatWasStoppedSaysWhatItFound) {
+  const std::string waits = "case $0 in 4) sleep 60;; esac; exec " HEADROOM_LIKE_TORCH " batch=$0";
+  const pid_t child =
+      start({"forecast", "--device", "h100", "--db", db_, "--largest", "batch=1..64", "--", "sh", "-c", waits, "{batch}"}, true);
+  std::this_thread::sleep_for(std::chrono::seconds(4));
+  kill(child, SIGINT);
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 1);
+  const std::string out = text_of(at("out"));
+  EXPECT_TRUE(out.starts_with("Stopped: batch=2 fits on NVIDIA H100 SXM, larger ones are not known.")) << out << text_of(at("err"));
+}
+
+TEST_F(Forecast, OneStepThatReadAValueIsSaidInTheFirstLine) {
+  const Ended e = run(line("--device h100", "batch=2 steps=1 reads"));
+  EXPECT_EQ(e.code, 0) << e.err;
+  const std::string first = e.out.substr(0, e.out.find('\n'));
+  EXPECT_TRUE(first.starts_with("Fits as far as one step shows on NVIDIA H100 SXM: it needs at least ")) << first;
+  EXPECT_NE(first.find("train.py:9"), std::string::npos) << first;
+  EXPECT_NE(first.find("give the loop a number of steps"), std::string::npos) << first;
+  const Json j = json("--device h100", "batch=2 steps=1 reads", 0);
+  EXPECT_EQ(j["fits"], true);
+  EXPECT_TRUE(j["rows"][0]["high_bytes"].is_null());
+  EXPECT_NE(j["why"].get<std::string>().find("train.py:9"), std::string::npos) << j["why"];
+  for (const char* known : {"batch=2 steps=1", "batch=2 steps=2 reads"})
+    EXPECT_TRUE(run(line("--device h100", known)).out.starts_with("Fits on NVIDIA H100 SXM: it needs ")) << known;
+}
+
+TEST_F(Forecast, ALoopThatAValueEndsRunsWithAnotherValue) {
+  const Json j = json("--device h100", "batch=2 steps=3 until-low", 0);
+  EXPECT_EQ(j["steps"], 3);
+  EXPECT_EQ(j["why"], "");
+  const Ended e = run(line("--device h100", "batch=2 steps=3 until-low"));
+  EXPECT_TRUE(e.out.starts_with("Fits on NVIDIA H100 SXM: it needs ")) << e.out;
+  EXPECT_NE(e.out.find("so it ran again with 100"), std::string::npos) << e.out;
+}
+
 TEST_F(Forecast, TwoSideBySideDoNotMeet) {
   const auto go = [&](int batch) {
     const std::string out = at("both" + std::to_string(batch));

@@ -87,10 +87,10 @@ TEST_F(DryLibrary, OtherProgramsTakeTheirShare) {
 
 TEST_F(DryLibrary, ValuesThatWereSentComeBack) {
   const long long half = 0x00000000ffffffff;
-  EXPECT_EQ(run("values"), (Numbers{42, 42, half, 0, 7, 0, 42, 0}));
+  EXPECT_EQ(run("values"), (Numbers{42, 42, half, 0, 7, 0, 42, 0, 0x0203020302030203, 3, 0}));
   const auto reads = recorded<dry::Read>();
-  ASSERT_EQ(reads.size(), 8u);
-  const std::vector<std::uint32_t> known = {1, 1, 1, 0, 1, 0, 1, 0};
+  ASSERT_EQ(reads.size(), 11u);
+  const std::vector<std::uint32_t> known = {1, 1, 1, 0, 1, 0, 1, 0, 0, 0, 0};
   for (std::size_t i = 0; i < reads.size(); ++i) EXPECT_EQ(reads[i].known, known[i]) << i;
 }
 

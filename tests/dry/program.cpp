@@ -126,6 +126,12 @@ void values() {
   call("headroom_dry_answer", static_cast<const void*>(&sent), sizeof sent, 1);
   print(read(p + 8192));
   print(read(p + 8192));
+  const short element = 0x0203;
+  call("headroom_dry_unknown", static_cast<const void*>(&element), sizeof element);
+  print(read(p + 8192));
+  print(read(p + 4096));  // its first byte only
+  call("headroom_dry_unknown", static_cast<const void*>(nullptr), std::size_t(0));
+  print(read(p + 8192));
 }
 
 void streams() {

@@ -208,7 +208,7 @@ class Values(Dry):
             after(lambda x: torch.nn.functional.silu(x, inplace=True))
             after(lambda x: x.xlogy_(2.0))
             """
-        self.assertEqual(self.dry(text)[0], ["3.0"] + 7 * ["0.0"])
+        self.assertEqual(self.dry(text)[0], ["3.0"] + 7 * ["0.75"])
 
     def test_steps_of_an_optimizer_that_was_loaded_onto_the_card_are_known(self):
         lines, _ = self.dry("""
@@ -228,6 +228,42 @@ class Values(Dry):
             print([(c.is_cuda, c.item()) for c in counters])
             """, HEADROOM_DRY_STEPS="50")
         self.assertEqual(lines, ["[(True, 2.0), (True, 2.0)]"])
+
+    def test_an_unknown_float_is_one_that_a_program_can_divide_by_and_compare(self):
+        lines, marks = self.dry("""
+            import math
+            import torch
+            x = torch.randn(64, 64, device="cuda")
+            loss = x.square().mean()
+            print(10 * math.log10(1 / loss.item()) > 0, 1 / loss.cpu().item(), math.log(1 - float(loss)) < 0, math.exp(loss.item()) > 1)
+            print([loss.to(t).item() for t in (torch.float64, torch.bfloat16, torch.float16, torch.float8_e4m3fn, torch.complex64)])
+            print(x[0, :3].tolist(), x[:2, 0].cpu().numpy().tolist(), bool(loss), x.double().sum(0).cpu().dtype)
+            kept = torch.zeros(3, device="cuda")
+            kept[1] = loss
+            print(kept.tolist(), kept.cpu().double().tolist())
+            print(bool(loss > 0), bool(loss < float("inf")), bool(torch.isnan(loss)), bool(torch.isfinite(loss)), bool(loss != loss))
+            best = torch.tensor(1e9, device="cuda")
+            print(bool(loss < best), bool(loss == 0), (loss > 2).item(), x.argmax().item(), (x > 0).sum().item())
+            assert loss > 0 and loss.item() > 0
+        """)
+        self.assertEqual(lines, ["True 1.3333333333333333 True True", "[0.75, 0.75, 0.75, 0.75, (0.75+0.75j)]",
+                                 "[0.75, 0.75, 0.75] [0.75, 0.75] True torch.float64", "[0.0, 0.75, 0.0] [0.0, 0.75, 0.0]",
+                                 "True True False True False", "True False False 2048 0"])
+        self.assertIn(("value", "program.py:6 float32"), [(m[0], m[1].rsplit("/", 1)[1]) for m in marks if m[0] == "value"])
+
+    def test_a_loop_without_steps_sees_a_float_fall_and_rise(self):
+        lines, marks = self.dry("""
+            import torch
+            x = torch.randn(8, device="cuda")
+            def turns(goes_on):
+                n = 0
+                while goes_on(x.square().mean()):
+                    n += 1
+                return n
+            print(turns(lambda v: v.item() > 1e-6), turns(lambda v: v.item() < 0.99), turns(lambda v: v > 1e-6))
+        """)
+        self.assertEqual([int(n) < 1200 for n in lines[0].split()], [True] * 3, lines)
+        self.assertEqual([m for m in marks if m[0] == "end"], [])
 
     def test_a_loop_that_waits_ends_with_its_line(self):
         lines, marks = self.dry("""
@@ -279,6 +315,42 @@ class Steps(Dry):
     def test_without_a_number_it_ends_once_two_steps_agree(self):
         _, marks = self.dry(NET + "o = torch.optim.AdamW(net.parameters())\nwhile True:\n    step(o)\n")
         self.assertEqual([m[2] for m in marks if m[0] == "step"], [1, 2, 3])
+
+
+    def test_a_loop_until_the_loss_is_small_trains_on(self):
+        for head, check in (("while loss.item() > 0.01:", ""), ("while acc.item() < 0.99:", ""), ("for _ in range(50):", "    if loss.item() < 1e-4:\n        break\n")):
+            with self.subTest(head):
+                _, marks = self.dry(NET + "o = torch.optim.AdamW(net.parameters())\nloss = step(o)\nacc = 1 - loss\n" + head + "\n    loss = step(o)\n    acc = 1 - loss\n"
+                                    + check)
+                self.assertEqual([m[2] for m in marks if m[0] == "step"], [1, 2, 3])
+                self.assertEqual([m[1] for m in marks if m[0] == "end"], ["the peaks of two optimizer steps agree"])
+                self.assertEqual(len([m for m in marks if m[0] == "optimizer"]), 1)
+
+    def test_a_capture_that_failed_is_no_part_of_the_next(self):
+        _, marks = self.dry("""
+            import torch
+            p = torch.nn.Parameter(torch.ones(64, 64, device="cuda"))
+            x, o = torch.ones(64, 64, device="cuda"), torch.optim.SGD([p], lr=0.1)
+            def capture(run):
+                graph = torch.cuda.CUDAGraph()
+                with torch.cuda.stream(torch.cuda.Stream()):
+                    graph.capture_begin(capture_error_mode="relaxed")
+                    run()
+                    graph.capture_end()
+                return graph
+            def trains():
+                (p * x).sum().backward()
+                o.step()
+                raise ValueError("in the capture")
+            try:
+                capture(trains)
+            except ValueError:
+                pass
+            forward = capture(lambda: p * x)
+            for _ in range(3):
+                forward.replay()
+        """, HEADROOM_DRY_STEPS="9")
+        self.assertEqual([m for m in marks if m[0] == "step"], [])
 
 
 class Record(Dry):

@@ -213,14 +213,14 @@ TEST_F(ForecastAccount, AddressesMakeTheAnswerAnInterval) {
     t.row.device = t.device.name;
     fill(t, {story(one_of_two_blocks(whole))});
     t.row.fits = t.ranks[0].fits;
-    t.row.status = t.row.fits ? Status::ok : Status::oom;
+    t.row.status = *t.row.fits ? Status::ok : Status::oom;
     return verdict(t);
   };
   EXPECT_TRUE(answer(90).starts_with("Fits on NVIDIA H100 SXM: it needs ")) << verdict(t);
   EXPECT_EQ(t.row.needed_bytes, t.room.overhead_bytes + 44 * mebibyte);
   EXPECT_EQ(*t.row.high_bytes, t.room.overhead_bytes + 80 * mebibyte) << "76 MiB, and an eighth of the range";
   EXPECT_TRUE(answer(60).starts_with("May not fit on NVIDIA H100 SXM: it needs ")) << verdict(t);
-  EXPECT_FALSE(t.row.fits);
+  EXPECT_EQ(t.row.fits, false);
   EXPECT_TRUE(answer(30).starts_with("Does not fit on NVIDIA H100 SXM: it needs ")) << verdict(t);
   answer(90, false);  // requests are missing: nobody knows what addresses decide
   EXPECT_FALSE(t.row.high_bytes);
@@ -254,7 +254,7 @@ TEST_F(ForecastAccount, APoolNeedsWhatIsLiveAtLeast) {
     t.row.device = t.device.name;
     fill(t, {story(w)});
     t.row.fits = t.ranks[0].fits;
-    t.row.status = t.row.fits ? Status::ok : Status::oom;
+    t.row.status = *t.row.fits ? Status::ok : Status::oom;
     return verdict(t);
   };
   EXPECT_TRUE(answer(97).starts_with("Fits as far as is known on NVIDIA H100 SXM: ")) << verdict(t);

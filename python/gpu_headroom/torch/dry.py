@@ -19,8 +19,8 @@ from gpu_headroom import carried
 class ProgramForecast:
     """What `headroom forecast` answers, by the names of its JSON. `str()` is the answer for people."""
 
-    fits: bool
-    status: str  # ok, oom, failed
+    fits: Optional[bool]  # None: the function was not seen to its end
+    status: str  # ok, oom, interrupted
     why: str
     device: str
     peak_allocated_bytes: int
@@ -37,7 +37,7 @@ class ProgramForecast:
 
     def __str__(self) -> str:
         gib = 1 << 30
-        word = "Fits" if self.fits else "Does not fit" if self.status == "oom" else "Failed"
+        word = {True: "Fits", False: "Does not fit", None: "Not known whether it fits"}[self.fits]
         said = f"{word} on {self.device}: needs {self.needed_bytes / gib:.2f} GiB of {self.memory_bytes / gib:.2f} GiB"
         return said + (f"; {self.why}" if self.why else "")
 

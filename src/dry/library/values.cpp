@@ -1,6 +1,7 @@
 #include "dry/library/values.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <deque>
@@ -8,6 +9,7 @@
 #include <iterator>
 #include <map>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "dry/library/memory.h"
@@ -71,9 +73,13 @@ struct Parts {  // of known memory; they never overlap
     }
   }
 
-  Knowledge read(Address begin, std::size_t n, char* out) const {
+  // Unknown bytes become `unknown`, again and again; zeros without it.
+  Knowledge read(Address begin, std::size_t n, char* out, std::span<const char> unknown = {}) const {
     bool guessed = false;
-    std::memset(out, 0, n);
+    if (unknown.empty())
+      std::memset(out, 0, n);
+    else
+      for (std::size_t i = 0; i < n; ++i) out[i] = unknown[i % unknown.size()];
     std::size_t found = 0;
     auto at = bytes.upper_bound(begin);
     if (at != bytes.begin()) --at;
@@ -103,11 +109,12 @@ thread_local Answers* answers = nullptr;
 std::atomic<std::uint64_t> all_reads = 0, all_unknown = 0;
 thread_local Reads own_reads;
 
+thread_local std::array<char, 16> element;  // of what unknown_reads_as said
+thread_local std::size_t element_bytes = 0;
+
 Address number(const void* p) { return reinterpret_cast<Address>(p); }
 
-}  // namespace
-
-Knowledge known(const void* p, std::size_t bytes, void* out) {
+Knowledge find(const void* p, std::size_t bytes, void* out, std::span<const char> unknown) {
   std::unique_lock lock(parts().mutex);
   for (auto at = parts().later_in(number(p), bytes); at != parts().later.end(); at = parts().later_in(number(p), bytes)) {
     const auto part = parts().later.extract(at);
@@ -116,8 +123,12 @@ Knowledge known(const void* p, std::size_t bytes, void* out) {
     if (part.mapped().fetch(what.data())) know(reinterpret_cast<void*>(part.key()), what.size(), what.data());
     lock.lock();
   }
-  return parts().read(number(p), bytes, static_cast<char*>(out));
+  return parts().read(number(p), bytes, static_cast<char*>(out), unknown);
 }
+
+}  // namespace
+
+Knowledge known(const void* p, std::size_t bytes, void* out) { return find(p, bytes, out, {}); }
 
 void know(void* p, std::size_t bytes, const void* from, Knowledge how) {
   if (!bytes) return;
@@ -155,10 +166,15 @@ void copy_known(void* to, const void* from, std::size_t bytes) {
     know(to, bytes, what.data(), how);
 }
 
+void unknown_reads_as(const void* value, std::size_t bytes) {
+  element_bytes = std::min(bytes, element.size());
+  if (element_bytes) std::memcpy(element.data(), value, element_bytes);
+}
+
 void read_device(void* to, const void* from, std::size_t bytes, bool guess_true) {
   Knowledge how = Knowledge::none;
   if (bytes <= most_known_bytes)
-    how = known(from, bytes, to);
+    how = find(from, bytes, to, std::span(element).first(element_bytes));
   else
     std::memset(to, 0, bytes);
   bool is_known = how == Knowledge::all;

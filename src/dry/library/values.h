@@ -18,7 +18,9 @@ void forget(void* p, std::size_t bytes);
 void know_later(void* p, std::size_t bytes, std::function<bool(char* out)> fetch);
 void copy_known(void* to, const void* from, std::size_t bytes);  // on the card
 
-// The program reads the card: `guess` fills what is not known, in place of zeros.
+// What the calling thread's reads give for unknown bytes, again and again: one element, of at most 16 bytes. 0 bytes: zeros.
+void unknown_reads_as(const void* element, std::size_t bytes);
+// The program reads the card: `guess_true` gives 1 for one unknown byte. Of more than most_known_bytes, unknown bytes are zeros.
 void read_device(void* to, const void* from, std::size_t bytes, bool guess_true);
 
 void answer(const void* value, std::size_t bytes, bool known);

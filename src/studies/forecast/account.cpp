@@ -155,13 +155,20 @@ class Reading {
   }
   void operator()(const Head&, const dry::Read& r) {
     if (r.known) return;
-    auto& row = values_[lines_(r.place.stack).line];
+    const Lines& lines = lines_(r.place.stack);
+    auto& row = values_[lines.line];
     ++row.count;
     row.bytes += r.bytes;
+    unknown_by(lines.own);
   }
   void value_named(std::string_view text) {  // "train.py:31 int64", by the observer, which sees Python where the library does not
     const std::string_view where = text.substr(0, text.rfind(' '));
     ++named_values_[shown_file(where)];
+    unknown_by(shown_file(where));
+  }
+  void unknown_by(const std::string& line) {
+    std::vector<std::string>& lines = story_.unknown_lines;
+    if (!line.empty() && lines.size() < 3 && std::find(lines.begin(), lines.end(), line) == lines.end()) lines.push_back(line);
   }
   void operator()(const Head&, const dry::Note& n) {
     using dry::Said;
@@ -195,6 +202,7 @@ class Reading {
       backward_said_ |= kind_of_phase(text) == PhaseKind::backward;
       phase_ = text;
     } else if (what == "step") {
+      story_.unknown_lines.clear();
       for (auto& [device, c] : cards_) {
         c.step_ends.push_back(c.points.size());
         c.taken_by_step.push_back(c.lives.size());
@@ -203,8 +211,10 @@ class Reading {
       scopes_[std::uint32_t(m.value)] = folded(text);
     } else if (what == "value") {
       value_named(text);
+    } else if (what == "optimizer") {
+      story_.made_optimizer = true;
     } else if (what == "end") {
-      story_.end = text;
+      story_.end = shown_file(text);
       story_.waits = m.value != 0;
     } else if (what == "routed") {
       story_.routed = shown_file(text);

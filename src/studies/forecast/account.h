@@ -61,8 +61,10 @@ struct ProcessStory {
   std::vector<SaidRow> said;                 // the observer's remarks
   std::string end;                           // why the observer ended the program; empty: it did not
   bool waits = false;                        // because a loop waits for a value to change; else enough steps were done
-  std::string routed;                        // a line whose sizes follow from a guess of which experts tokens go to
-  std::string torch;                         // its version; empty: not known
+  std::vector<std::string> unknown_lines;    // that read unknown values since the last step; the first ones
+  bool made_optimizer = false;
+  std::string routed;  // a line whose sizes follow from a guess of which experts tokens go to
+  std::string torch;   // its version; empty: not known
   bool torch_with_cuda = true;
   dry::StepTimed time;  // a step's; story_of leaves it empty
   std::int64_t unknown_values() const;

@@ -38,7 +38,7 @@ void keep(Life& life, const Told& t) {
 
 Answer answer_of(const std::vector<ForecastRow>& rows) {
   const auto any = [&](auto&& is) { return std::any_of(rows.begin(), rows.end(), is); };
-  if (any([](const ForecastRow& r) { return r.fits; })) return Answer::yes;
+  if (any([](const ForecastRow& r) { return r.fits == true; })) return Answer::yes;
   if (any([](const ForecastRow& r) { return r.status == Status::oom; })) return Answer::no;
   return Answer::failed;
 }
@@ -79,33 +79,52 @@ class Several {  // settings of one program, each with a row
   bool stopped_ = false;
 };
 
-// The largest value of a range that fits, where a smaller one always does. Doubles first: large settings cost most.
-std::optional<std::int64_t> largest_of(Several& several, const Varied& v, const std::vector<std::string>& program,
-                                       const std::string& before) {
+struct Largest {
   std::optional<std::int64_t> fits;
-  std::int64_t not_above = v.high + 1;  // the least value that is known not to fit
+  std::int64_t not_above = 0;  // the least value that is known not to fit, or one above the range
+};
+
+// The largest value of a range that fits, where a smaller one always does. Doubles first: large settings cost most.
+Largest largest_of(Several& several, const Varied& v, const std::vector<std::string>& program, const std::string& before) {
+  Largest found{{}, v.high + 1};
+  auto& [fits, not_above] = found;
   const auto tried = [&](std::int64_t value) {
     const std::string word = fmt::format("{}", value);
     const double share = not_above > v.low ? 1 - double(not_above - fits.value_or(v.low)) / double(v.high + 1 - v.low) : 1;
     const ForecastRow& row = several.run(with_value(program, v.name, word), fmt::format("{}{}={}", before, v.name, word), share * 0.9);
     check(row.status == Status::ok || row.status == Status::oom || several.stopped(), Code::io,
           "--largest: at {}={} there is no answer: {}", v.name, word, row.why);
-    return row.fits;
+    return row.fits == true;
   };
   for (std::int64_t value = v.low; value < not_above && !several.stopped();) {
-    if (!tried(value)) {
+    const bool fitted = tried(value);
+    if (several.stopped()) return found;
+    if (!fitted) {
       not_above = value;
       break;
     }
     fits = value;
-    if (value == v.high) return fits;
+    if (value == v.high) return found;
     value = std::min(v.high, std::max(value + 1, value * 2));
   }
   while (fits && not_above - *fits > 1 && !several.stopped()) {
     const std::int64_t middle = *fits + (not_above - *fits) / 2;
-    (tried(middle) ? *fits : not_above) = middle;
+    const bool fitted = tried(middle);
+    if (several.stopped()) return found;
+    (fitted ? *fits : not_above) = middle;
   }
-  return fits;
+  return found;
+}
+
+std::string words_of(const Varied& range, const Largest& found, bool stopped, const std::string& on) {
+  const auto& [most, not_above] = found;
+  if (most == range.high) return fmt::format("All of {}={}..{} fits{}", range.name, range.low, range.high, on);
+  if (!stopped || (most && not_above - *most == 1) || not_above == range.low)
+    return most ? fmt::format("The largest {} that fits{} is {}", range.name, on, *most)
+                : fmt::format("Not even {}={} fits{}", range.name, range.low, on);
+  const std::string above = not_above <= range.high ? fmt::format("{}={} does not", range.name, not_above) : "larger ones are not known";
+  return most ? fmt::format("Stopped: {}={} fits{}, {}", range.name, *most, on, above)
+              : fmt::format("Stopped before it is known which {} fits{}", range.name, on);
 }
 
 Outcome several_settings(const Forecast& a, const Host& host, Life life) {
@@ -124,13 +143,11 @@ Outcome several_settings(const Forecast& a, const Host& host, Life life) {
     const Varied range = range_of_values(a.largest, a.program);
     const auto most = largest_of(several, range, program, before.empty() ? "" : before + " ");
     const std::string on = before.empty() ? fmt::format(" on {}", a.device.name) : fmt::format(" on {} with {}", a.device.name, before);
-    verdicts.push_back(!most                 ? fmt::format("Not even {}={} fits{}", range.name, range.low, on)
-                       : *most == range.high ? fmt::format("All of {}={}..{} fits{}", range.name, range.low, range.high, on)
-                                             : fmt::format("The largest {} that fits{} is {}", range.name, on, *most));
+    verdicts.push_back(words_of(range, most, several.stopped(), on));
   }
   const auto& rows = several.rows();
   if (verdicts.empty()) {
-    const auto fit = std::count_if(rows.begin(), rows.end(), [](const ForecastRow& row) { return row.fits; });
+    const auto fit = std::count_if(rows.begin(), rows.end(), [](const ForecastRow& row) { return row.fits == true; });
     verdicts.push_back(fmt::format("{} of {} settings fit on {}", fit, rows.size(), a.device.name));
   }
   r.title = joined(verdicts, "; ") + ".";
@@ -142,7 +159,7 @@ Outcome several_settings(const Forecast& a, const Host& host, Life life) {
   table.show("memory_bytes", Show::detail);
   r.add(Part{std::move(table)});
   for (const ForecastRow& row : rows)
-    if (row.status != Status::ok && !row.why.empty()) r.add(Part{Note{fmt::format("{}: {}", row.setting, row.why), false}});
+    if (!row.why.empty()) r.add(Part{Note{fmt::format("{}: {}", row.setting, row.why), false}});
   if (several.stopped()) {
     std::string said = life.stopped(fmt::format("after {} settings", rows.size()), "");
     return {std::move(r), Answer::failed, std::nullopt, std::move(said)};
@@ -180,7 +197,7 @@ Outcome forecast(const Forecast& a, const Host& host, const ProgramOutput& outpu
     life.keep("measured " + key_of(measured.row), with_table("measured", json_of(measured.row)));
     outcome.record.add(Part{table_of("check", "Forecast against this card", check_rows(t, measured))});
   }
-  outcome.answer = t.row.fits ? Answer::yes : t.row.status == Status::oom ? Answer::no : Answer::failed;
+  outcome.answer = t.row.fits == true ? Answer::yes : t.row.status == Status::oom ? Answer::no : Answer::failed;
   outcome.said = t.stopped ? life.stopped(fmt::format("after {} steps", t.row.steps.value_or(0)), "") : life.name();
   if (!t.stopped) outcome.life.emplace(std::move(life));
   return outcome;

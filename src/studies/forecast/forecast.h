@@ -29,7 +29,10 @@ struct Told {
   bool went_on = false;                  // it ran out of memory, caught that, and ended well
   bool at_least = false;                 // it ran out with unlimited memory too, by a limit of its own
   bool stopped = false;                  // Ctrl-C stopped it
+  std::string short_by;                  // it ended by itself before a second step, and these lines read values that only a card knows
+  std::string other_float;               // so it ran again with this number for an unknown float
   bool tries = false;                    // what --try runs follows
+  std::string waits;                     // a loop waits for a value to change: the observer's sentence
   std::string ended;                     // how it ended, where that was not well: "exit code 1: ValueError: …"
   Device device;
   Room room;

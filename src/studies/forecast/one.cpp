@@ -153,6 +153,59 @@ void set_interval(ForecastRankRow& row, const ProgramAccount& a, const Told& t, 
   row.fits = row.high_bytes.value_or(row.needed_bytes) <= t.room.memory_bytes;
 }
 
+// A program that was not seen to its end: what it took until then may be too much already; that it fits is not known.
+void say_so_far(Told& t) {
+  const auto so_far = [&](std::optional<bool>& fits, std::uint64_t low) {
+    fits = low > t.room.memory_bytes ? std::optional(false) : std::nullopt;
+  };
+  so_far(t.row.fits, t.row.low_bytes.value_or(t.row.needed_bytes));
+  for (ForecastRankRow& rank : t.ranks) so_far(rank.fits, rank.low_bytes.value_or(rank.needed_bytes));
+}
+
+std::int64_t steps_of(const DryRun& run) {
+  std::int64_t steps = 0;
+  for (const ProcessStory& p : run.processes)
+    for (const ProgramAccount& a : p.cards) steps = std::max(steps, a.whole_steps);
+  return steps;
+}
+
+// A training program that ends by itself before its second step may have been ended by a value that is another one on the card. The lines
+// that read such values last; empty: it is not so.
+std::string ended_early_by(const DryRun& run) {
+  if (!ended_well(run) || run.ended.asked || steps_of(run) > 1) return "";
+  for (const ProcessStory& p : run.processes)
+    if ((steps_of(run) == 1 || p.made_optimizer) && p.end.empty() && !p.unknown_lines.empty()) return joined(p.unknown_lines, " and ");
+  return "";
+}
+
+// Why one step shows no more than one step.
+std::string early(const Told& t) {
+  return fmt::format(
+      "The program ended {}, whatever was in a value of the card that {} read. If such a value ends its loop, give the loop a "
+      "number of steps and forecast again",
+      t.row.steps ? "after one optimizer step" : "without an optimizer step", t.short_by);
+}
+
+// Numbers for a float that only the card knows, where the usual one ends a program: `while loss > 3`, `while share < 0.5`.
+constexpr const char* other_floats[] = {"100", "0.01"};
+
+// Another run, of a program that such a number kept going.
+std::optional<DryRun> with_another_float(DryRunAsked& asked, const DryRun& run, Told& t) {
+  for (const char* number : other_floats) {
+    DryRunAsked again = asked;
+    again.settings.push_back(fmt::format("{}={}", dry::float_variable, number));
+    again.output = [](std::string_view) {};
+    DryRun other = run_dry(again);
+    t.stopped |= other.ended.asked;
+    if (t.stopped) return std::nullopt;
+    if (steps_of(other) <= steps_of(run) && !ran_out(other)) continue;
+    t.other_float = number;
+    asked.settings = again.settings;
+    return other;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 void fill(Told& t, const std::vector<ProcessStory>& stories) {
@@ -331,10 +384,14 @@ Told forecast_one(const Forecast& a, const std::vector<std::string>& program, co
   };
   asked.progress = doing("running dry");
   DryRun run = run_dry(asked);
+  if (!ended_early_by(run).empty() && !std::getenv(dry::float_variable)) {
+    asked.progress = doing("ended after one step; once more with another value");
+    if (auto other = with_another_float(asked, run, t)) run = std::move(*other);
+  }
   const bool too_small = !ended_well(run) && !run.ended.asked && ran_out(run);
   t.ran_out = where_it_ran_out(run);
   t.went_on = t.ran_out && t.ran_out->raised && ended_well(run);
-  t.stopped = run.ended.asked;
+  t.stopped |= run.ended.asked;
   if (!run.any_bytes()) refuse_without_bytes(run, a);
   if (too_small) {
     asked.dry.card.unlimited = 1;
@@ -358,8 +415,15 @@ Told forecast_one(const Forecast& a, const std::vector<std::string>& program, co
   t.row.time_why = t.time.why;
   t.row.time_limit = t.time.limit;
   t.row.host_bytes = std::uint64_t(run.ended.host_peak_bytes);
+  t.short_by = ended_early_by(run);
+  if (!t.short_by.empty()) {
+    t.row.high_bytes.reset();
+    for (ForecastRankRow& rank : t.ranks) rank.high_bytes.reset();
+  }
   t.row.fits = !too_small && t.row.high_bytes.value_or(t.row.needed_bytes) <= t.room.memory_bytes;
   if (!ended_well(run) && !t.stopped) t.ended = how_it_ended(run);
+  for (const ProcessStory& p : run.processes)
+    if (p.waits) t.waits = p.end;
   if (too_small) {
     t.row.status = Status::oom;
     t.row.why = fmt::format("runs out in {}", where(*t.ran_out));
@@ -367,16 +431,18 @@ Told forecast_one(const Forecast& a, const std::vector<std::string>& program, co
   } else if (t.stopped) {
     t.row.status = Status::interrupted;
     t.row.why = "stopped before its end";
-    t.row.fits = false;
+    say_so_far(t);
   } else if (!ended_well(run)) {
     t.row.status = Status::failed;
     t.row.why = t.ended;
-    t.row.fits = false;
-  } else if (!t.row.fits) {
+    say_so_far(t);
+  } else if (t.row.fits == false) {
     t.row.status = Status::oom;
     t.row.why = may_fit(t) ? fmt::format("may need {}, which is more than there is",
                                          bytes_in_words(double(t.row.high_bytes.value_or(t.row.needed_bytes))))
                            : misfit(t.room, t.row.peak_reserved_bytes);
+  } else if (!t.short_by.empty()) {
+    t.row.why = early(t);
   }
   return t;
 }
@@ -390,8 +456,12 @@ std::string verdict(const Told& t) {
   const std::string of = fmt::format("{} of {}", needed, words(r.memory_bytes));
   switch (r.status) {
     case Status::ok:
-      return fmt::format("Fits{} on {}: {} {} ({:.0f} %).", r.high_bytes ? "" : " as far as is known", r.device, who, of,
-                         100.0 * double(r.high_bytes.value_or(r.needed_bytes)) / double(r.memory_bytes)) +
+      return fmt::format("Fits{} on {}: {} {} ({:.0f} %).",
+                         !t.short_by.empty() ? t.row.steps ? " as far as one step shows" : " as far as it ran"
+                         : r.high_bytes      ? ""
+                                             : " as far as is known",
+                         r.device, who, of, 100.0 * double(r.high_bytes.value_or(r.needed_bytes)) / double(r.memory_bytes)) +
+             (t.short_by.empty() ? "" : " " + early(t) + ".") +
              (t.went_on ? fmt::format(" It ran out of memory in {}, caught that, and went on.", where(*t.ran_out)) : "");
     case Status::oom: {
       if (may_fit(t))
@@ -406,8 +476,16 @@ std::string verdict(const Told& t) {
       if (t.at_least && !t.ended.empty()) said += fmt::format(" With unlimited memory it failed later ({}).", t.ended);
       return said;
     }
-    case Status::interrupted: return fmt::format("Stopped before its end: so far {} {} on {}.", who, of, r.device);
-    default: return fmt::format("The program failed ({}). Until then {} {} on {}.", t.ended, who, of, r.device);
+    case Status::interrupted:
+      return fmt::format("Stopped before its end: as far as is known, {} {} on {}{}.", who, of, r.device,
+                         r.fits == false ? ", which does not fit" : "");
+    default: {
+      const std::string until = fmt::format("Until then {} {} on {}", who, of, r.device);
+      if (!t.waits.empty())
+        return fmt::format("Not known whether it fits: {}. {}. Give that loop a number of turns after which it ends, and forecast again.",
+                           t.waits, until);
+      return fmt::format("The program failed ({}). {}.", t.ended, until);
+    }
   }
 }
 

@@ -103,6 +103,11 @@ std::vector<OnlyAcceptedRow> functions_of(const Told& t) {
 
 std::vector<SaidRow> said_of(const Told& t) {  // each sentence once, however many ranks say it
   std::vector<SaidRow> rows;
+  if (!t.other_float.empty())
+    rows.push_back(
+        {"note", fmt::format("with 0.75 for a float that only the card knows the program ended before its second step, so it ran "
+                             "again with {}",
+                             t.other_float)});
   for (const ProcessStory& p : t.processes)
     for (const SaidRow& s : p.said)
       if (std::ranges::none_of(rows, [&](const SaidRow& r) { return r.what == s.what && r.text == s.text; })) rows.push_back(s);
@@ -134,9 +139,11 @@ Record uncertain_of(const Told& t, bool for_people) {
     note("Nothing in PyTorch's own bytes: no value was read that only a card knows, and every function was answered.");
   if (!values.empty()) {
     std::vector<UnknownValueRow> shown(values.begin(), values.begin() + std::ptrdiff_t(std::min(rows_shown, values.size())));
-    r.add(Part{table_of("values", fmt::format("Values that the program read and only a card knows: {}; it got zeros", t.row.unknown_values),
+    r.add(Part{table_of("values",
+                        fmt::format("Values that the program read and only a card knows: {}; it got {} for a float, else 0",
+                                    t.row.unknown_values, t.other_float.empty() ? "0.75" : t.other_float),
                         shown)});
-    note("A loss that is printed changes nothing. A value that decides a shape or a branch does: look at these lines.");
+    note("A loss that is printed changes nothing. A value that decides a size, a branch or the end of a loop does: look at these lines.");
   }
   std::vector<OnlyAcceptedRow> shown_functions;  // one that is refused answers as a card without it does
   for (const OnlyAcceptedRow& f : functions)
@@ -149,10 +156,11 @@ Record uncertain_of(const Told& t, bool for_people) {
   const ProgramAccount& most = t.accounts.front();
   if (most.spread && most.spread->layouts > 1)
     note(
-        fmt::format("PyTorch chose among free blocks of one size {} times, by addresses that only the card knows. Its requests were played "
+        fmt::format("PyTorch chose among free blocks of one size {}, by addresses that only the card knows. Its requests were played "
                     "again with segments at {} other sets of addresses: {} to {} allocated, {} to {} reserved.",
-                    most.spread->choices, most.spread->layouts - 1, words(most.spread->low.allocated), words(most.spread->high.allocated),
-                    words(most.spread->low.reserved), words(most.spread->high.reserved)));
+                    most.spread->choices == 1 ? "once" : fmt::format("{} times", most.spread->choices), most.spread->layouts - 1,
+                    words(most.spread->low.allocated), words(most.spread->high.allocated), words(most.spread->low.reserved),
+                    words(most.spread->high.reserved)));
   if (t.routing)
     note(fmt::format(
         "{} reads how many tokens go to each expert, which only the card knows. The program was run three times: tokens to any of "
@@ -170,8 +178,9 @@ Record uncertain_of(const Told& t, bool for_people) {
   if (!high)
     note(fmt::format(
         "At least {}: {}.", words(low),
-        lacks_workspace
-            ? "a function above may ask for more workspace than is counted"
+        lacks_workspace ? "a function above may ask for more workspace than is counted"
+        : !t.short_by.empty()
+            ? "what a second step takes was not seen"
             : "PyTorch's requests could not be played again at other addresses (another allocator, CUDA graphs), where it may need more"));
   return r;
 }
@@ -208,7 +217,7 @@ void add_fragmentation(const Told& t, Record& r) {
                                  100.0 * double(gap) / double(row.peak_reserved_bytes));
   if (t.expandable)
     text += fmt::format(" With PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True it needs {}{}.", words(t.expandable->needed_bytes),
-                        t.expandable->fits && !row.fits ? " and fits" : "");
+                        t.expandable->fits == true && row.fits == false ? " and fits" : "");
   else if (gap > row.peak_reserved_bytes / 20 && !t.tries)
     text += " --try measures which allocator setting ends it.";
   r.add(Part{Note{text, false}});
@@ -260,7 +269,7 @@ Record told_record(const Told& t, bool for_people) {
   Record r{"forecast", verdict(t), {}};
   const ForecastRow& row = t.row;
   r.add("program", row.program).add("device", row.device);
-  r.add("fits", row.fits);
+  r.add("fits", row.fits ? Value(*row.fits) : for_people ? Value(std::string("not known")) : Value());
   r.add("peak_allocated_bytes", std::int64_t(row.peak_allocated_bytes), Unit::bytes);
   r.add("peak_reserved_bytes", std::int64_t(row.peak_reserved_bytes), Unit::bytes);
   r.add("beside_bytes", std::int64_t(row.beside_bytes), Unit::bytes);

@@ -15,7 +15,7 @@ struct ForecastRow {
   std::string setting;  // "batch=8"; empty where nothing is varied
   std::string change;   // the change of --try; empty: none
   std::uint64_t peak_allocated_bytes = 0, peak_reserved_bytes = 0, beside_bytes = 0, needed_bytes = 0, memory_bytes = 0;
-  bool fits = false;                                       // high_bytes decides
+  std::optional<bool> fits{};                              // high_bytes decides; nothing where the program was not seen to its end
   std::optional<std::uint64_t> low_bytes{}, high_bytes{};  // the interval of needed_bytes on a card; no high: no bound is known
   std::optional<double> ms{}, ms_low{}, ms_high{};
   std::string time_why, time_limit;  // why there are no ms; what limits the step
@@ -67,7 +67,7 @@ void describe(Of<ForecastRow> auto& r, auto&& f) {
 struct ForecastRankRow {
   std::int64_t rank = 0, card = 0;
   std::uint64_t peak_allocated_bytes = 0, peak_reserved_bytes = 0, beside_bytes = 0, needed_bytes = 0;
-  bool fits = false;
+  std::optional<bool> fits{};
   std::optional<std::uint64_t> low_bytes{}, high_bytes{};
   std::optional<std::uint64_t> step_allocated_bytes{}, fragmented_bytes{};
   std::optional<std::int64_t> steps{};

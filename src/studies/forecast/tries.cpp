@@ -183,8 +183,9 @@ void add_tries(const std::vector<ForecastTryRow>& rows, const ForecastRow& base,
   };
   const ForecastTryRow* cheapest_fit = nullptr;
   for (const auto& row : works)
-    if (&row != &works[0] && row.fits && row.saves_bytes > 0 && (!cheapest_fit || cost(row) < cost(*cheapest_fit))) cheapest_fit = &row;
-  if (!base.fits && cheapest_fit)
+    if (&row != &works[0] && row.fits == true && row.saves_bytes > 0 && (!cheapest_fit || cost(row) < cost(*cheapest_fit)))
+      cheapest_fit = &row;
+  if (base.fits == false && cheapest_fit)
     r.add(Part{Note{fmt::format("It fits with {}: write {}", cheapest_fit->change, cheapest_fit->code), false}});
   else if (best != works.end())
     r.add(Part{Note{fmt::format("Saves most: {}.", best->change), false}});

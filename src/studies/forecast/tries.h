@@ -20,7 +20,7 @@ struct ForecastTryRow {
   std::string change;
   std::int64_t saves_bytes = 0;
   std::uint64_t needed_bytes = 0, peak_allocated_bytes = 0, peak_reserved_bytes = 0;
-  bool fits = false;
+  std::optional<bool> fits{};
   std::string costs{}, code{};
   Status status = Status::ok;
   std::string why{};

@@ -26,6 +26,7 @@ if version:
     forget = _door("headroom_dry_forget", _void, _pointer, _size)
     answer = _door("headroom_dry_answer", _void, _pointer, _size, ctypes.c_int)
     unanswer = _door("headroom_dry_unanswer", _void)
+    unknown = _door("headroom_dry_unknown", _void, _pointer, _size)
     scope = _door("headroom_dry_scope", ctypes.c_uint32, ctypes.c_uint32)
     object = _door("headroom_dry_object", ctypes.c_uint32, _pointer)
     python = _door("headroom_dry_python", _void, _pointer)

@@ -23,6 +23,7 @@ _torch = None
 _first = None  # id of the first optimizer that stepped
 _peaks = []  # (allocated, reserved) of each step
 _ending = False
+_is_made = False  # an optimizer
 _captured_step = False  # an optimizer's step is part of the graph that is being captured: its replays are the steps
 _captured_backward = False  # a backward pass is part of the graph that is being captured: its replays are backward passes
 
@@ -37,12 +38,27 @@ def begin(torch):
             where._engine_run_backward = _backward(run)
     for name, phase in (("save", "saving"), ("load", "loading")):
         setattr(torch, name, _in_phase(phase, getattr(torch, name)))
+    torch.optim.Optimizer.__init__ = _made(torch.optim.Optimizer.__init__)
     global _torch
     _torch = torch
     graph = getattr(torch.cuda, "CUDAGraph", None)
     if graph is not None:
+        graph.capture_begin = _capture_begin(graph.capture_begin)
         graph.replay = _replay(graph.replay)
         graph.capture_end = _capture_end(graph.capture_end)
+
+
+def _made(init):
+    import functools
+
+    @functools.wraps(init)
+    def made(self, *args, **kwargs):
+        global _is_made
+        if not _is_made:
+            _is_made = True
+            library.mark("optimizer")
+        return init(self, *args, **kwargs)
+    return made
 
 
 def _open(phase):
@@ -113,6 +129,17 @@ def _replay(run):
             _step("a replayed graph", warms_up=False)
         return result
     return replay
+
+
+def _capture_begin(run):
+    import functools
+
+    @functools.wraps(run)
+    def capture_begin(self, *args, **kwargs):
+        global _captured_backward, _captured_step
+        _captured_backward = _captured_step = False  # of a capture that failed
+        return run(self, *args, **kwargs)
+    return capture_begin
 
 
 def _capture_end(run):

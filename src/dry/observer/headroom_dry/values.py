@@ -5,11 +5,13 @@ what was there before, so the program's memory does not change. (A TorchDispatch
 autograd then adds gradients out of place. docs/decisions/dry-values.md.) Tensors of other keys (fake, DTensor, vmap) are handled above this key.
 
 An input is known, guessed, or unknown. A result of a guess is a guess. An unknown input makes the result unknown, or, where a program could
-not go on, a guess by a rule (`Rules`)."""
+not go on, a guess by a rule (`Rules`). An unknown integer or bool that the program reads is 0, an unknown float PLAIN."""
 import collections
+import contextlib
 import ctypes
 import functools
 import os
+import struct
 import sys
 import threading
 
@@ -21,6 +23,12 @@ FEW = 64  # elements of a floating one
 LATER = 1 << 15  # elements: larger results are computed when they are read, and most never are
 COPIED = 1 << 18  # elements: the library keeps larger copies in no case
 LOOP = int(os.environ.get("HEADROOM_DRY_LOOP", 20000))  # reads of unknown values by one line, in one call of its function
+# An unknown float, as a loss, a norm or a share may be: positive, below 1, and no number whose logarithm, or distance to a half or to 1, is 0.
+# The forecast of a program that ends early with it runs that program again with another.
+PLAIN = float(os.environ.get("HEADROOM_DRY_FLOAT", 0.75))
+# A line that reads one so often, in one call and one step, waits for it to fall or to rise. The next 100 reads give one, then the other.
+PATIENCE, FALLEN, RISEN = 1000, 1e-12, 100.0
+COMPARISONS = "eq ne lt le gt ge logical_not logical_and logical_or logical_xor".split()
 
 ELEMENTWISE = """add sub rsub mul div true_divide floor_divide remainder fmod neg abs reciprocal sqrt rsqrt pow exp exp2 expm1 log log2 log10 log1p ceil
 floor round trunc sign clamp clamp_min clamp_max maximum minimum fmax fmin lerp where masked_fill eq ne lt le gt ge isnan isposinf isneginf
@@ -109,7 +117,8 @@ class Values:
         self.cpu = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
         self.plain = {torch.Tensor, torch.nn.Parameter, torch.nn.Buffer} if hasattr(torch.nn, "Buffer") else {torch.Tensor, torch.nn.Parameter}
         self.rules = Rules(torch)
-        self.reads = {}
+        self.reads, self.compared = {}, {}  # by line: reads in all; a call of its function, reads in that call since the last step
+        self.as_bytes = {}  # by (dtype, number)
         self.later = {}
         self.said_routed = False
         self.compute_now = self.shell(lambda _, lazy: self.store_lazy(_, lazy))
@@ -303,10 +312,10 @@ class Values:
 
     # ---- an operation on the CPU
 
-    def again(self, op, bare, args, kwargs, skip=(), writes=()):
+    def again(self, op, bare, args, kwargs, skip=(), writes=(), guess=None):
         """(what the operation gives on the CPU, state; state 0: nothing is known; pairs of what it writes).
-        `skip`: arguments that are only written, `writes`: those that are written at all."""
-        call = self.Call()
+        `skip`: arguments that are only written, `writes`: those that are written at all, `guess`: for single floats that are unknown."""
+        call = self.Call(guess=guess)
         cpu_args = [self.on_cpu(x, call, i in skip, i in writes) for i, x in enumerate(args)]
         cpu_kwargs = {k: self.on_cpu(x, call, k in skip, k in writes) for k, x in kwargs.items() if k != "pin_memory"}
         if bare in DRAWN:
@@ -324,8 +333,8 @@ class Values:
         return run(self.cpu, *cpu_args, **cpu_kwargs), call.state, call.written
 
     class Call:  # (no closure that names itself may hold a tensor: it would live until the next collection)
-        def __init__(self, later=False):
-            self.state, self.written, self.later = 1, [], later
+        def __init__(self, later=False, guess=None):
+            self.state, self.written, self.later, self.guess = 1, [], later, guess
 
     def on_cpu(self, x, call, only_written=False, is_written=False):
         torch = self.torch
@@ -344,6 +353,9 @@ class Values:
                 made = torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="cpu")
             else:
                 made, state = self.twin(x)
+                if not state and call.guess is not None and x.numel() == 1 and x.dtype.is_floating_point:
+                    made.fill_(call.guess)
+                    state = 2
                 call.state = 0 if not state or not call.state else max(state, call.state)
             if is_written:
                 call.written.append((x, made))
@@ -466,7 +478,10 @@ class Values:
             else:
                 made = self.ruled(bare, args, kwargs, [t.shape for t in results])
                 state = 2
-                if made is None:
+                if made is None and bare in COMPARISONS and results[0].numel() == 1:
+                    made, state, _ = self.again(op, bare, args, kwargs, guess=self.float_at(sys._getframe(), self.compared))
+                    made = state and [made]
+                if not made:
                     return
             for t, value in zip(results, made):
                 if value is not None and on_card(t) and self.wanted(t) and value.shape == t.shape:
@@ -584,8 +599,8 @@ class Values:
                     if self.on_card(t):
                         self.settle(t)
             if not to.is_cuda:
-                self.read(source)
-                return op._handle.redispatch_boxed(keyset & after, *args, **kwargs)
+                with self.unknown_as(self.read(source)):
+                    return op._handle.redispatch_boxed(keyset & after, *args, **kwargs)
             if not source.is_cuda or (to.dtype.is_floating_point and to.numel() > COPIED):
                 return op._handle.redispatch_boxed(keyset & after, *args, **kwargs)
             if to.dtype == source.dtype and to.is_contiguous() and source.is_contiguous() and to.shape == source.shape:
@@ -727,22 +742,42 @@ class Values:
             if op is None:
                 op = self.overload(base, overload)
             if x.is_cuda and not getattr(_inside, "now", False) and not getattr(_inside, "told", False):
-                self.read(x)
+                with self.unknown_as(self.read(x)):
+                    return op._handle.redispatch_boxed(keyset & after, x)
             return op._handle.redispatch_boxed(keyset & after, x)
         return kernel
 
     # ---- reads of unknown values
 
     def read(self, t):
+        """The bytes of the number that stands for what is unknown of `t`; none: zeros."""
         if self.later and self.on_card(t):
             self.settle(t)
+        number = PLAIN
         if self.on_card(t) and t.numel() <= MOST and (t.numel() == 1 or not t.dtype.is_floating_point):
             n = self.span(t)
             state = library.known(t.data_ptr(), n * t.element_size(), self.scratch(n * t.element_size())) if n else 1
             if state != 1:
-                self.count(t)
+                number = self.count(t)
             if state == 2 and not t.dtype.is_floating_point and t.dtype is not self.torch.bool:
                 self.say_routed()
+        if not t.dtype.is_floating_point and not t.dtype.is_complex:
+            return b""
+        key = t.dtype, number
+        if key not in self.as_bytes:
+            self.as_bytes[key] = bytes_of(number, str(t.dtype)[6:])
+        return self.as_bytes[key]
+
+    @contextlib.contextmanager
+    def unknown_as(self, element):
+        if not element or library.unknown is None:
+            yield
+            return
+        library.unknown(element, len(element))
+        try:
+            yield
+        finally:
+            library.unknown(None, 0)
 
     def scratch(self, bytes):
         held = getattr(_inside, "scratch", None)
@@ -753,19 +788,32 @@ class Values:
     def count(self, t):
         """A read of an unknown value, by the line that asked. One line that asks too often in one call waits for a change that never comes."""
         frame = own_frame(sys._getframe())
-        if frame is None:
-            return
-        key = frame.f_code.co_filename, frame.f_lineno
-        seen = self.reads.setdefault(key, [0, 0, 0])  # reads in all; of these in one call of the function: its frame, how many
-        seen[0] += 1
+        number, key, seen = self.seen(frame, self.reads)
+        if seen is None:
+            return number
         if seen[0] & (seen[0] - 1) == 0:
             library.mark("value", f"{key[0]}:{key[1]} {str(t.dtype)[6:]}", seen[0])
-        if seen[1] != id(frame):
-            seen[1:] = id(frame), 0
-        seen[2] += 1
         if seen[2] == LOOP:
             from . import steps
             steps.end(f"{key[0]}:{key[1]} waits for a value of the card to change. A dry run does not know it; it was read {LOOP} times", 1)
+        return number
+
+    def float_at(self, frame, lines):
+        return self.seen(own_frame(frame), lines)[0]
+
+    @staticmethod
+    def seen(frame, lines):
+        """A use of an unknown value in this frame: the number that stands for a float, the line, and its counts in `lines`."""
+        if frame is None:
+            return PLAIN, None, None
+        key = frame.f_code.co_filename, frame.f_lineno
+        counts = lines.setdefault(key, [0, 0, 0])
+        counts[0] += 1
+        if counts[1] != id(frame):
+            counts[1:] = id(frame), 0
+        counts[2] += 1
+        late = counts[2] % (PATIENCE + 200) - PATIENCE
+        return PLAIN if late < 0 else FALLEN if late < 100 else RISEN, key, counts
 
     def say_routed(self):
         """Once: the line that reads a number which follows from a guess of which experts tokens go to."""
@@ -776,8 +824,22 @@ class Values:
                 library.mark("routed", f"{frame.f_code.co_filename}:{frame.f_lineno}")
 
     def new_step(self):
-        for seen in self.reads.values():
-            seen[2] = 0
+        for lines in self.reads, self.compared:
+            for counts in lines.values():
+                counts[2] = 0
+
+
+def bytes_of(number, dtype):
+    """A number as a card keeps it; none for a type that is not known here."""
+    if dtype in ("complex32", "complex64", "complex128"):
+        return 2 * bytes_of(number, {"complex32": "float16", "complex64": "float32", "complex128": "float64"}[dtype])
+    if dtype == "bfloat16":
+        one = struct.pack("=f", number)
+        return one[2:] if sys.byteorder == "little" else one[:2]
+    if dtype.startswith("float8"):  # 0.75: not each of them has the others
+        return {"float8_e4m3fn": b"\x34", "float8_e5m2": b"\x3a", "float8_e4m3fnuz": b"\x3c", "float8_e5m2fnuz": b"\x3e"}.get(dtype, b"")
+    letter = {"float16": "e", "float32": "f", "float64": "d"}.get(dtype)
+    return struct.pack("=" + letter, max(number, 1e-7) if letter == "e" else number) if letter else b""
 
 
 class Unknown(Exception):
