@@ -248,13 +248,14 @@ HEADROOM_API headroom_status headroom_plan(const char* request, char** answer);
 HEADROOM_API headroom_status headroom_memory_as_pytorch(const char* request, char** answer);
 HEADROOM_API void headroom_text_free(char* text);
 
-/* ---- ranks: processes that another launcher started, and their collectives on host memory ----
+/* ---- ranks: processes that another launcher started, and their collectives on memory of the host or of a GPU each ----
  *
  * Every rank makes the same calls in the same order, with as many elements of the same type. Before anything moves, a call compares what the
  * ranks ask for; where they differ, the call fails on every rank, with the same sentence, and the ranks may go on. Any other failure ends
  * them all: a rank that dies, leaves or is refused makes the others' calls fail within ten seconds, with its sentence. Sums are FP32, in the
  * order of ranks, and rounded once: the same bits for any backend, and those of one process that adds as many micro-batches in order.
- * A call returns when it is done. One thread at a time calls; two at once are refused on every rank. */
+ * A call on host memory returns when it is done; one on a GPU's when the ranks have agreed and it is queued (headroom_comm_on_stream).
+ * One thread at a time calls; two at once are refused on every rank. */
 typedef struct headroom_comm headroom_comm;
 
 typedef struct headroom_comm_settings {
@@ -277,6 +278,30 @@ HEADROOM_API void headroom_comm_end(headroom_comm* comm,
                                     const char* why); /* reports that this rank failed: the others' calls return `why` */
 HEADROOM_API int headroom_comm_rank(const headroom_comm* comm);
 HEADROOM_API int headroom_comm_ranks(const headroom_comm* comm);
+
+/* Joins the ranks' GPUs, for calls on their memory. Every rank calls it; once is enough. Where it is HEADROOM_UNSUPPORTED or a
+ * HEADROOM_NCCL_ERROR, it is so on every rank, with the same words, and they may go on. `staging_bytes` of the GPU's memory are taken until
+ * headroom_comm_destroy. */
+typedef enum headroom_comm_route {
+  HEADROOM_ROUTE_AUTO = 0, /* copies from GPU to GPU on one machine, where GPUs see each other; else NCCL */
+  HEADROOM_ROUTE_NCCL = 1
+} headroom_comm_route;
+typedef struct headroom_comm_gpu {
+  uint32_t struct_size;
+  int32_t device;        /* cuda:device; ranks may share one where its memory can be shared */
+  int32_t route;         /* a headroom_comm_route */
+  int64_t staging_bytes; /* 0: 128 MiB */
+} headroom_comm_gpu;
+#define HEADROOM_COMM_GPU_INIT \
+  { sizeof(headroom_comm_gpu), 0, 0, 0 }
+HEADROOM_API headroom_status headroom_comm_join_gpu(headroom_comm* comm, const headroom_comm_gpu* gpu);
+/* The next call's memory is the joined GPU's. It runs after what `stream` (a cudaStream_t; NULL: the default one) was given before, and later
+ * work of the stream runs after it. A stream that is being captured is refused. */
+HEADROOM_API headroom_status headroom_comm_on_stream(headroom_comm* comm, void* stream);
+/* How bytes go between the joined GPUs ("copies from GPU to GPU"); "" where none are joined. Valid until headroom_comm_destroy. */
+HEADROOM_API const char* headroom_comm_gpu_route(const headroom_comm* comm);
+/* Fails with the reason where a rank has ended, so that what its GPU still had to send never came. Waits for nothing. */
+HEADROOM_API headroom_status headroom_comm_check(headroom_comm* comm);
 
 /* Names what the next call carries ("layer 3's weight"). Ranks compare it like the rest. The last 47 bytes count. */
 HEADROOM_API headroom_status headroom_comm_carries(headroom_comm* comm, const char* what);

@@ -68,6 +68,10 @@ class CommSettings(c.Structure):
     _fields_ = [("struct_size", c.c_uint32), ("rank", c.c_int32), ("ranks", c.c_int32), ("patience_ms", c.c_int32), ("rendezvous", c.c_char_p)]
 
 
+class CommGpu(c.Structure):
+    _fields_ = [("struct_size", c.c_uint32), ("device", c.c_int32), ("route", c.c_int32), ("staging_bytes", c.c_int64)]
+
+
 _SIZE = c.POINTER(c.c_size_t)
 _SIGNATURES = {
     "headroom_version": (c.c_char_p, []),
@@ -103,6 +107,10 @@ _SIGNATURES = {
     "headroom_comm_end": (None, [c.c_void_p, c.c_char_p]),
     "headroom_comm_rank": (c.c_int, [c.c_void_p]),
     "headroom_comm_ranks": (c.c_int, [c.c_void_p]),
+    "headroom_comm_join_gpu": (c.c_int, [c.c_void_p, c.POINTER(CommGpu)]),
+    "headroom_comm_on_stream": (c.c_int, [c.c_void_p, c.c_void_p]),
+    "headroom_comm_gpu_route": (c.c_char_p, [c.c_void_p]),
+    "headroom_comm_check": (c.c_int, [c.c_void_p]),
     "headroom_comm_carries": (c.c_int, [c.c_void_p, c.c_char_p]),
     "headroom_comm_barrier": (c.c_int, [c.c_void_p]),
     "headroom_comm_broadcast": (c.c_int, [c.c_void_p, c.c_void_p, c.c_int64, c.c_int, c.c_int32]),

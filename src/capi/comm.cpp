@@ -9,6 +9,9 @@
 #include "capi/edge.h"
 #include "dist/group.h"
 #include "engine/collectives.h"
+#include "gpu/caller.h"
+#include "gpu/device.h"
+#include "gpu/probe.h"
 
 using namespace headroom;
 using namespace headroom::capi;
@@ -19,6 +22,8 @@ struct headroom_comm {
   std::unique_ptr<Collectives> collectives;
   std::uint64_t made_at_fork = fork_count();
   std::atomic<bool> busy{false};
+  Device gpu = cpu_device();  // whose memory calls on a stream have
+  std::string route{};
   std::mutex ending;
   std::string ended{};  // why: no call runs any more
 
@@ -37,6 +42,10 @@ struct headroom_comm {
 };
 
 namespace {
+
+struct NotJoined : Error {
+  using Error::Error;
+};
 
 DType dtype_of(headroom_dtype t) {
   switch (one_of<headroom_dtype>(t, 4, "dtype")) {
@@ -61,7 +70,8 @@ headroom_comm& of_this_process(headroom_comm* comm) {
   return c;
 }
 
-// Runs a call. What the ranks ask for may differ: all know it and go on. Every other failure ends the ranks.
+// Runs a call. What the ranks ask for may differ, and their GPUs may be none that can be joined: all know it and go on. Every other failure ends
+// the ranks.
 template <class Body>
 headroom_status collectively(headroom_comm* comm, const char* name, Body&& body) {
   return guard([&] {
@@ -79,8 +89,11 @@ headroom_status collectively(headroom_comm* comm, const char* name, Body&& body)
       ~Free() { busy = false; }
     } free{c.busy};
     try {
+      const OnDevice on(c.gpu);
       body(c);
-    } catch (const Differs&) { throw; } catch (const std::exception& e) {
+    } catch (const Differs&) { throw; } catch (const NotJoined&) {
+      throw;
+    } catch (const std::exception& e) {
       c.end(e.what());
       throw;
     }
@@ -120,6 +133,11 @@ headroom_status headroom_comm_create(const headroom_comm_settings* settings, hea
 void headroom_comm_destroy(headroom_comm* comm) {
   if (!comm) return;
   if (comm->made_at_fork != fork_count()) return;  // the parent's: its threads are not here
+  const auto let_go = [&] {
+    const Device gpu = comm->gpu;
+    const OnDevice on(gpu);
+    delete comm;
+  };
   if (comm->why_ended().empty()) {
     guard([&] {
       try {
@@ -131,7 +149,7 @@ void headroom_comm_destroy(headroom_comm* comm) {
       }
     });
   }
-  delete comm;
+  guard(let_go);
 }
 
 void headroom_comm_end(headroom_comm* comm, const char* why) {
@@ -140,6 +158,52 @@ void headroom_comm_end(headroom_comm* comm, const char* why) {
 
 int headroom_comm_rank(const headroom_comm* comm) { return comm ? comm->comm->rank() : 0; }
 int headroom_comm_ranks(const headroom_comm* comm) { return comm ? comm->comm->ranks() : 0; }
+
+headroom_status headroom_comm_join_gpu(headroom_comm* comm, const headroom_comm_gpu* gpu) {
+  return collectively(comm, "join_gpu", [&](headroom_comm& c) {
+    const auto g = read_struct(gpu, "gpu");
+    constexpr std::int64_t usual = 128 << 20;
+    check(g.device >= 0 && g.staging_bytes >= 0, Code::bad_argument, "device is {}, staging_bytes {}: neither is negative", g.device,
+          g.staging_bytes);
+    const auto route =
+        one_of<headroom_comm_route>(g.route, 2, "route") == HEADROOM_ROUTE_NCCL ? dist::Route::kernels : dist::Route::automatic;
+    if (c.collectives->cards())
+      check(c.gpu.index == g.device, Code::bad_argument, "join_gpu: rank {} has joined with cuda:{}, and cuda:{} is another one",
+            c.comm->rank(), c.gpu.index, g.device);
+    c.collectives->join_gpus([&] {
+      try {
+        const auto staging = std::size_t(g.staging_bytes ? g.staging_bytes : usual);
+        auto cards = dist::Cards::join(c.group->rendezvous(), g.device, staging, route);
+        c.gpu = cuda_device(g.device);
+        noted_cuda_use();
+        c.route = cards->route();
+        return std::make_unique<CardCollectives>(std::move(cards), g.device);
+      } catch (const Error& e) {
+        if (e.at.code == Code::unsupported || e.at.code == Code::nccl) throw NotJoined(e.at.code, e.what());  // agreed by all
+        throw;
+      }
+    });
+  });
+}
+
+headroom_status headroom_comm_on_stream(headroom_comm* comm, void* stream) {
+  return collectively(comm, "on_stream", [&](headroom_comm& c) {
+    check(!c.collectives->cards() || !being_recorded(stream), Code::unsupported,
+          "on_stream: the stream is being captured into a CUDA graph: ranks meet on the host, which a graph does not record");
+    c.collectives->next_on(stream);
+  });
+}
+
+const char* headroom_comm_gpu_route(const headroom_comm* comm) { return comm ? comm->route.c_str() : ""; }
+
+headroom_status headroom_comm_check(headroom_comm* comm) {
+  return guard([&] {
+    auto& c = of_this_process(comm);
+    const std::string before = c.why_ended();
+    check(before.empty(), Code::io, "the ranks have ended: {}", before);
+    c.comm->check_alive();
+  });
+}
 
 headroom_status headroom_comm_carries(headroom_comm* comm, const char* what) {
   return collectively(comm, "carries", [&](headroom_comm& c) { c.collectives->carries(&given(what, "what")); });

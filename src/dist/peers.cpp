@@ -134,11 +134,12 @@ void Peers::open_lane(void* stream) {
   check(free != lanes_.end(), Code::bad_argument, "ranks: {} queues beside the main one are in use, and that is all there are",
         most_lanes - 1);
   *free = stream;
+  met_[std::size_t(free - lanes_.begin())] = Step::done;
 }
 
 void Peers::close_lane(void* stream) noexcept { std::replace(lanes_.begin() + 1, lanes_.end(), stream, static_cast<void*>(nullptr)); }
 
-int Peers::lane_of(void* stream) const {
+int Peers::lane_of(const void* stream) const {
   const auto found = stream ? std::find(lanes_.begin() + 1, lanes_.end(), stream) : lanes_.end();
   return found == lanes_.end() ? 0 : int(found - lanes_.begin());
 }
@@ -195,6 +196,21 @@ void Peers::exchange(const char* mine, char* theirs, std::size_t part, void* str
 
 void Peers::gather(const char* part, char* whole, std::size_t bytes, void* stream) {
   send([&](int) { return part; }, whole, bytes, stream);
+}
+
+// A word that was waited for is reset, and written again only in the meeting after the next, to which its reader came after that.
+void Peers::meet(const void* name, void* stream) {
+  const int lane = lane_of(name);
+  Step& step = met_[std::size_t(lane)];
+  step = step == Step::come ? Step::done : Step::come;
+  auto signals = said(step, lane);
+  for (const Signal& one : heard(step, lane)) signals.push_back(one);
+  put_signals(signals, stream);
+}
+
+char* Peers::there(int rank, const void* mine) const {
+  const Region& region = *region_of(mine);
+  return region.theirs[std::size_t(rank)].get() + (static_cast<const char*>(mine) - region.mine.get());
 }
 
 void Peers::pretend_all_came() {

@@ -40,6 +40,11 @@ class Peers {
   void exchange(const char* mine, char* theirs, std::size_t part, void* stream);
   void gather(const char* part, char* whole, std::size_t bytes, void* stream);
 
+  // Of a queue that open_lane opened under this name, and that makes no other calls: later work on `stream` runs when all ranks' earlier work
+  // there is done.
+  void meet(const void* lane, void* stream);
+  char* there(int rank, const void* mine) const;  // the same place of rank's memory, mapped here
+
   void release() noexcept;  // another thread calls it when a rank is gone: nothing waits for that rank any more
 
   // Below, kernels are as fast: a call here takes some 10 µs at least. Beside other work the first is too late: a kernel that waits for
@@ -59,7 +64,7 @@ class Peers {
   void map_by_descriptors(Region&);
   void map_by_names(Region&);
   const Region* region_of(const void* data) const;
-  int lane_of(void* stream) const;
+  int lane_of(const void* stream) const;
   std::size_t word(int rank, Step, int of, int lane) const;
   void pretend_all_came();
   std::vector<Signal> said(Step, int lane) const;   // words for every other rank
@@ -78,6 +83,7 @@ class Peers {
   std::vector<std::shared_ptr<Region>> regions_;
   static constexpr int most_lanes = 8;
   std::array<void*, most_lanes> lanes_{};  // each has words of its own; the first is every other stream's
+  std::array<Step, most_lanes> met_{};     // by which word a lane's ranks met last: the other one is free again
   std::atomic<bool> over_{false};
   std::thread releaser_;
 };

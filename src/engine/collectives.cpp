@@ -4,8 +4,8 @@
 #include <cstring>
 #include <utility>
 
-#include "base/convert.h"
 #include "base/error.h"
+#include "ops/rank_sum/rank_sum.h"
 
 namespace headroom {
 
@@ -15,13 +15,15 @@ constexpr std::int64_t piece = 1 << 17;  // elements of a rank's part that are u
 
 Tensor flat_view(const void* data, DType type, std::int64_t count) { return {const_cast<void*>(data), type, {count}}; }
 
-std::string in_words(Collective call, std::int64_t count, DType type, std::int64_t how, const char* what) {
+std::string in_words(Collective call, std::int64_t count, DType type, std::int64_t how, bool on_gpu, const char* what) {
   const auto name = names_of<Collective>.of(call);
   if (call == Collective::barrier || call == Collective::leave) return std::string(name);
+  if (call == Collective::join_gpus) return "joining the GPUs";
   std::string more;
   if (call == Collective::broadcast) more = fmt::format(" from rank {}", how);
   if (call == Collective::all_reduce || call == Collective::reduce_scatter)
     more = fmt::format(", {}", names_of<Reduction>.of(Reduction(how)));
+  if (on_gpu) more += ", on a GPU";
   if (*what) more += fmt::format(" ({})", what);
   return fmt::format("{} of {} {}{}", name, count, name_of(type), more);
 }
@@ -40,20 +42,37 @@ void Collectives::carries(std::string_view what) {
   std::copy(what.begin(), what.end(), what_.begin());
 }
 
-void Collectives::agree(Collective call, std::int64_t count, DType type, int how) {
-  const Asked mine{.call = std::int64_t(call), .count = count, .dtype = std::int64_t(type), .how = how, .what = std::exchange(what_, {})};
+void Collectives::next_on(void* stream) {
+  check(cards_ != nullptr, Code::bad_argument, "the ranks' GPUs are not joined: headroom_comm_join_gpu comes first, on every rank");
+  stream_ = stream;
+}
+
+void Collectives::join_gpus(const std::function<std::unique_ptr<CardCollectives>()>& join) {
+  agree(Collective::join_gpus, 0, DType::u8, 0);
+  if (!cards_) cards_ = join();
+}
+
+std::optional<void*> Collectives::agree(Collective call, std::int64_t count, DType type, int how) {
+  const auto stream = std::exchange(stream_, {});
+  const Asked mine{.call = std::int64_t(call),
+                   .count = count,
+                   .dtype = std::int64_t(type),
+                   .how = how,
+                   .on_gpu = stream.has_value(),
+                   .what = std::exchange(what_, {})};
   asked_.resize(std::size_t(comm_.ranks()));
   const auto words = std::int64_t(sizeof(Asked) / 8);
   comm_.carries(names_of<Collective>.of(call).data());
   comm_.gather(flat_view(&mine, DType::i64, words), flat_view(asked_.data(), DType::i64, words * comm_.ranks()), nullptr);
   const auto said = [&](int r) {
     const Asked& a = asked_[std::size_t(r)];
-    return in_words(Collective(a.call), a.count, DType(a.dtype), a.how, a.what.data());
+    return in_words(Collective(a.call), a.count, DType(a.dtype), a.how, a.on_gpu != 0, a.what.data());
   };
   for (int r = 1; r < comm_.ranks(); ++r) {
     if (asked_[std::size_t(r)] != asked_[0])
       throw Differs(Code::bad_argument, fmt::format("ranks ask for different calls: rank 0 for {}, rank {} for {}", said(0), r, said(r)));
   }
+  return stream;
 }
 
 void Collectives::barrier() { agree(Collective::barrier, 0, DType::u8, 0); }
@@ -62,37 +81,31 @@ void Collectives::leave() { agree(Collective::leave, 0, DType::u8, 0); }
 
 void Collectives::broadcast(void* data, std::int64_t count, DType type, int root) {
   check(root >= 0 && root < comm_.ranks(), Code::bad_argument, "broadcast: there is no rank {} among {}", root, comm_.ranks());
-  agree(Collective::broadcast, count, type, root);
+  if (const auto stream = agree(Collective::broadcast, count, type, root)) return cards_->broadcast(data, count, type, root, *stream);
   comm_.broadcast(flat_view(data, type, count), root, nullptr);
 }
 
 void Collectives::all_gather(const void* part, void* whole, std::int64_t count, DType type) {
-  agree(Collective::all_gather, count, type, 0);
+  if (const auto stream = agree(Collective::all_gather, count, type, 0)) return cards_->all_gather(part, whole, count, type, *stream);
   comm_.gather(flat_view(part, type, count), flat_view(whole, type, count * comm_.ranks()), nullptr);
 }
 
 void Collectives::exchange(const void* mine, void* theirs, std::int64_t count, DType type) {
-  agree(Collective::exchange, count, type, 0);
+  if (const auto stream = agree(Collective::exchange, count, type, 0)) return cards_->exchange(mine, theirs, count, type, *stream);
   comm_.exchange(flat_view(mine, type, count * comm_.ranks()), flat_view(theirs, type, count * comm_.ranks()), nullptr);
 }
 
 void Collectives::add(const char* parts, std::int64_t count, DType type, Reduction reduction, char* sum) const {
   const int ranks = comm_.ranks();
-  with_float(type, [&]<class T>() {
-    const T* from = reinterpret_cast<const T*>(parts);
-    T* to = reinterpret_cast<T*>(sum);
-    for (std::int64_t i = 0; i < count; ++i) {
-      float s = widen(from[i]);
-      for (int r = 1; r < ranks; ++r) s += widen(from[r * count + i]);
-      to[i] = narrow<T>(reduction == Reduction::mean ? s / float(ranks) : s);
-    }
-  });
+  rank_sum::add_on_cpu({.own = parts, .rank = 0, .ranks = ranks, .others = parts, .apart = count, .count = count, .type = type},
+                       {.to = sum, .divisor = reduction == Reduction::mean ? ranks : 1});
 }
 
 void Collectives::all_reduce(void* data, std::int64_t count, DType type, Reduction reduction) {
   check(type != DType::i32, Code::unsupported, "all_reduce: sums are of fp32, bf16 and fp16, not of int32");
-  agree(Collective::all_reduce, count, type, int(reduction));
   const std::int64_t ranks = comm_.ranks();
+  if (const auto stream = agree(Collective::all_reduce, count, type, int(reduction)))
+    return cards_->all_reduce(data, count, type, reduction == Reduction::mean ? int(ranks) : 1, *stream);
   const std::size_t size = size_of(type);
   for (std::int64_t at = 0; at < count; at += ranks * piece) {
     const std::int64_t now = std::min(ranks * piece, count - at), part = (now + ranks - 1) / ranks;
@@ -110,8 +123,9 @@ void Collectives::all_reduce(void* data, std::int64_t count, DType type, Reducti
 
 void Collectives::reduce_scatter(const void* whole, void* part, std::int64_t count, DType type, Reduction reduction) {
   check(type != DType::i32, Code::unsupported, "reduce_scatter: sums are of fp32, bf16 and fp16, not of int32");
-  agree(Collective::reduce_scatter, count, type, int(reduction));
   const std::int64_t ranks = comm_.ranks();
+  if (const auto stream = agree(Collective::reduce_scatter, count, type, int(reduction)))
+    return cards_->reduce_scatter(whole, part, count, type, reduction == Reduction::mean ? int(ranks) : 1, *stream);
   const std::size_t size = size_of(type);
   for (std::int64_t at = 0; at < count; at += piece) {
     const std::int64_t now = std::min(piece, count - at);

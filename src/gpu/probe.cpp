@@ -42,6 +42,12 @@ Nodes run_and_count(void* raw, const std::function<void()>& work) {
   return count;
 }
 
+bool being_recorded(void* stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  cuda(cudaStreamIsCapturing(cuda_stream(stream), &status));
+  return status != cudaStreamCaptureStatusNone;
+}
+
 void use_cuda_device(int index) { cuda(cudaSetDevice(index)); }
 
 }  // namespace headroom

@@ -9,6 +9,8 @@ struct Nodes {
 };
 Nodes run_and_count(void* stream, const std::function<void()>& work);  // a cudaStream_t that is not being recorded
 
+bool being_recorded(void* stream);  // a cudaStream_t: into a graph, now
+
 void use_cuda_device(int index);  // makes it current for this thread
 
 }  // namespace headroom

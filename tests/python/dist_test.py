@@ -408,6 +408,88 @@ class TrainingTest(unittest.TestCase):
 
                     self.both(make, also=lambda step, rank: step > 0)
 
+    def test_units(self):
+        """Blocks whose parameters travel together, one in another, and a rest with a tied weight."""
+
+        class Blocks(nn.Module):
+            def __init__(self, checkpoints):
+                super().__init__()
+                self.tokens, self.head = nn.Embedding(30, 12), nn.Linear(12, 30, bias=False)
+                self.head.weight = self.tokens.weight
+                self.blocks = nn.ModuleList([nn.Sequential(nn.LayerNorm(12), nn.Linear(12, 31), nn.GELU(), nn.Linear(31, 12)) for _ in range(4)])
+                self.blocks[1][1].bias.requires_grad = False
+                self.sometimes = nn.Linear(12, 12)
+                self.checkpoints = checkpoints
+
+            def forward(self, tokens, also=False):
+                x = self.tokens(tokens)
+                for block in self.blocks:
+                    x = x + (block(x) if self.checkpoints is None else checkpoint(block, x, use_reentrant=self.checkpoints))
+                return self.head(self.sometimes(x) if also else x)
+
+        def body(comm, prefetch, checkpoints):
+            torch.manual_seed(0)
+            twin = Blocks(checkpoints)
+            torch.manual_seed(comm.rank)  # rank 0's values count
+            net = Blocks(checkpoints)
+            if comm.rank == 0:
+                net.load_state_dict(twin.state_dict())
+            model = hd.FullyShardedDataParallel(net, comm, prefetch=prefetch, units=[*net.blocks, net.blocks[2][3], net.sometimes])
+            optimizers = [torch.optim.AdamW(m.parameters(), lr=1e-2) for m in (twin, model)]
+            for step in range(3):
+                for optimizer in optimizers:
+                    optimizer.zero_grad()
+                tokens = batches(step, comm.ranks)
+                for one in tokens:
+                    loss_of(twin, one, step > 0).backward()
+                for p in twin.parameters():
+                    p.grad = None if p.grad is None else p.grad / comm.ranks
+                with torch.no_grad():
+                    model(tokens[comm.rank][:, :-1], True)  # what a pass without gradients leaves is not used later
+                loss_of(model, tokens[comm.rank], step > 0).backward()
+                held = [p.rows.untyped_storage().size() for u in model._units.all for p in u.lent]
+                missing = [n for n, p in twin.named_parameters() if (p.grad is None) != (dict(net.named_parameters())[n].grad is None)]
+                if any(held) or missing:
+                    return f"step {step}: {held} {missing}"
+                for optimizer in optimizers:
+                    optimizer.step()
+            return same(model.whole_parameters(), {n: p.detach() for n, p in twin.named_parameters()}) or "right"
+
+        for prefetch, checkpoints in ((0, None), (1, None), (2, False), (1, True)):
+            with self.subTest(prefetch=prefetch, checkpoints=checkpoints):
+                said = ranks_do(3, lambda comm, p=prefetch, c=checkpoints: body(comm, p, c))
+                self.assertEqual(said, ["right"] * 3)
+
+    def test_units_in_low_precision_and_clipped(self):
+        def body(comm):
+            torch.manual_seed(0)
+            net = nn.Sequential(nn.Linear(16, 24), nn.LayerNorm(24), nn.Linear(24, 8))
+            rounded, x = copy.deepcopy(net).bfloat16(), torch.randn(comm.ranks, 4, 16)
+            model = hd.FullyShardedDataParallel(net, comm, torch.bfloat16, units=[net[0], net[2]])
+            made = model(x[comm.rank].bfloat16())
+            made.float().square().sum().backward()
+            gradients = []
+            for one in x:
+                rounded.zero_grad()
+                got = rounded(one.bfloat16())
+                got.float().square().sum().backward()
+                gradients.append([p.grad.float() for p in rounded.parameters()])
+                if one is x[comm.rank] and not torch.equal(got, made):
+                    return "result"
+            whole = {}
+            for (name, p), parts in zip(net.named_parameters(), zip(*gradients)):
+                want = (sum(parts) / comm.ranks).bfloat16().float().view(-1)
+                part = -(-want.numel() // comm.ranks)
+                padded = nn.functional.pad(want, (0, part * comm.ranks - want.numel()))
+                whole[name] = want
+                if p.grad.dtype != torch.float32 or not torch.equal(p.grad, padded[comm.rank * part : (comm.rank + 1) * part]):
+                    return name
+            norm = model.clip_grad_norm_(0.01)
+            want = torch.cat(list(whole.values())).norm()
+            return "right" if torch.allclose(norm, want) else f"{norm} {want}"
+
+        self.assertEqual(ranks_do(2, body), ["right"] * 2)
+
     def test_what_a_rank_holds(self):
         def body(comm):
             torch.manual_seed(0)
@@ -559,6 +641,7 @@ class TrainingTest(unittest.TestCase):
     def test_what_is_refused(self):
         with hd.join() as comm:
             for wrong in (lambda: hd.DistributedDataParallel(Net(), comm, "all"), lambda: hd.DistributedDataParallel(Net(), comm, bucket_mb=0),
+                          lambda: hd.FullyShardedDataParallel(Net(), comm, units=[nn.Linear(2, 2)]), lambda: hd.join(gpus="all"), lambda: hd.join(staging_mb=0),
                           lambda: hd.FullyShardedDataParallel(nn.MultiheadAttention(8, 2), comm), lambda: hd.FullyShardedDataParallel(Net(), comm, prefetch=-1)):  # fmt: skip
                 with self.assertRaises(ValueError):
                     wrong()

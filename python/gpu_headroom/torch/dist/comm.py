@@ -7,6 +7,7 @@ import queue
 import sys
 import threading
 import uuid
+import warnings
 import weakref
 from typing import Any, Callable, Literal, Optional, Union, overload
 
@@ -21,13 +22,17 @@ _increment_version = getattr(torch.autograd.graph, "increment_version", lambda t
 
 
 class Work:
-    """A call that was begun. wait() returns its result; on a GPU the current stream waits, and the host until the call is queued."""
+    """A call that was begun. wait() returns its result. On a GPU the current stream waits for it, and the host does not."""
 
     def __init__(self) -> None:
         self._done = threading.Event()
         self._result: Any = None
         self._error: Optional[BaseException] = None
         self._event: Optional[torch.cuda.Event] = None
+        self._stream: Any = None  # on which the call's tensors were used last, before it began
+        self._side: Any = None  # on which the call runs
+        self._held: "tuple[torch.Tensor, ...]" = ()  # whose memory no other tensor may have before a stream has waited
+        self._check: Callable[[], None] = _nothing
 
     def is_completed(self) -> bool:
         return self._done.is_set() and (self._event is None or self._event.query())
@@ -37,10 +42,23 @@ class Work:
         if self._error is not None:
             raise self._error
         if self._event is not None:
-            current = torch.cuda.current_stream(self._result.device)
+            self._check()
+            current = torch.cuda.current_stream(self._side.device)
             current.wait_event(self._event)
-            self._result.record_stream(current)
+            if current != self._stream:
+                for t in (*self._held, self._result):
+                    t.record_stream(current)
+            self._held = ()
         return self._result
+
+    def __del__(self) -> None:
+        if self._held and not self._event.query():  # type: ignore[union-attr]
+            for t in (*self._held, self._result):
+                t.record_stream(self._side)
+
+
+def _nothing() -> None:
+    pass
 
 
 def _run(jobs):
@@ -54,15 +72,18 @@ def _run(jobs):
 
 
 class Comm:
-    """This process among its ranks. join() makes one; `with` or close() leaves. Tensors on a GPU go through the host's memory.
+    """This process among its ranks. join() makes one; `with` or close() leaves. `gpus` says how tensors on a GPU go, once there was one.
 
     Sums of float32, bfloat16 and float16 are FP32, in the order of ranks, rounded once. Other types can be moved, not summed. Any shape
     and strides. With later=True a call returns a Work at once; leave its tensors alone until wait() has returned. `what` a call carries is
     compared between ranks, as its size and type are: "layer 3's weight".
     """
 
-    def __init__(self, made: c.c_void_p) -> None:
+    def __init__(self, made: c.c_void_p, gpus: str = "auto", staging_mb: float = 128.0) -> None:
         self._as_parameter_ = made
+        self.gpus: str = ""
+        self._asked, self._staging = gpus, int(staging_mb * 2**20)
+        self._gpu: Optional[torch.device] = None  # whose memory goes from card to card
         self.rank: int = lib.library().headroom_comm_rank(made)
         self.ranks: int = lib.library().headroom_comm_ranks(made)
         self._jobs: Optional["queue.SimpleQueue[Any]"] = None
@@ -104,7 +125,7 @@ class Comm:
 
     def barrier(self) -> None:
         self._finish_begun()
-        self._call("headroom_comm_barrier", "")
+        self._call("headroom_comm_barrier", "", None)
 
     @overload
     def broadcast(self, tensor: torch.Tensor, root: int = ..., later: Literal[False] = ..., what: str = ...) -> torch.Tensor: ...
@@ -116,9 +137,9 @@ class Comm:
         self._written(name, tensor)
         root = self._argument(name, lambda: lib.whole(root, "root", 0, self.ranks - 1, "the rank whose values all get"))
 
-        def call(host):
-            data, count, dtype, back = _as_elements(host)
-            self._call("headroom_comm_broadcast", what, data.data_ptr(), count, dtype, root)
+        def call(whole, stream):
+            data, count, dtype, back = _as_elements(whole)
+            self._call("headroom_comm_broadcast", what, stream, data.data_ptr(), count, dtype, root)
             back()
 
         return self._in_place(tensor, call, later)
@@ -132,8 +153,8 @@ class Comm:
         self._written("all_reduce", tensor)
         dtype, how = self._summed("all_reduce", tensor, reduction)
 
-        def call(host):
-            self._call("headroom_comm_all_reduce", what, host.data_ptr(), host.numel(), dtype, how)
+        def call(whole, stream):
+            self._call("headroom_comm_all_reduce", what, stream, whole.data_ptr(), whole.numel(), dtype, how)
 
         return self._in_place(tensor, call, later)
 
@@ -145,10 +166,10 @@ class Comm:
         """[ranks, *tensor.shape]: row r came from rank r."""
         self._tensor("all_gather", tensor)
 
-        def call(host, made):
-            data, count, dtype, _ = _as_elements(host)
+        def call(part, made, stream):
+            data, count, dtype, _ = _as_elements(part)
             whole, _, _, back = _as_elements(made, self.ranks)
-            self._call("headroom_comm_all_gather", what, data.data_ptr(), whole.data_ptr(), count, dtype)
+            self._call("headroom_comm_all_gather", what, stream, data.data_ptr(), whole.data_ptr(), count, dtype)
             back()
 
         return self._made(tensor, (self.ranks, *tensor.shape), call, later)
@@ -162,8 +183,8 @@ class Comm:
         dtype, how = self._summed("reduce_scatter", tensor, reduction)
         self._rows("reduce_scatter", tensor)
 
-        def call(host, made):
-            self._call("headroom_comm_reduce_scatter", what, host.data_ptr(), made.data_ptr(), made.numel(), dtype, how)
+        def call(whole, made, stream):
+            self._call("headroom_comm_reduce_scatter", what, stream, whole.data_ptr(), made.data_ptr(), made.numel(), dtype, how)
 
         return self._made(tensor, tuple(tensor.shape[1:]), call, later)
 
@@ -176,10 +197,10 @@ class Comm:
         self._tensor("exchange", tensor)
         self._rows("exchange", tensor)
 
-        def call(host, made):
-            mine, count, dtype, _ = _as_elements(host, self.ranks)
+        def call(whole, made, stream):
+            mine, count, dtype, _ = _as_elements(whole, self.ranks)
             theirs, _, _, back = _as_elements(made, self.ranks)
-            self._call("headroom_comm_exchange", what, mine.data_ptr(), theirs.data_ptr(), count // self.ranks, dtype)
+            self._call("headroom_comm_exchange", what, stream, mine.data_ptr(), theirs.data_ptr(), count // self.ranks, dtype)
             back()
 
         return self._made(tensor, tuple(tensor.shape), call, later)
@@ -233,53 +254,94 @@ class Comm:
 
         self._argument(name, check)
 
-    def _call(self, name, what, *arguments):
+    def _call(self, name, what, stream, *arguments):
         if self._closed:
             raise RuntimeError("this rank has left: its Comm is closed")
         if what:
             lib.call("headroom_comm_carries", self, what.encode())
+        if stream is not None:
+            lib.call("headroom_comm_on_stream", self, stream.cuda_stream)
         lib.call(name, self, *arguments)
 
-    # ---- now or later, on the host or from a GPU
+    def _check(self):
+        lib.call("headroom_comm_check", self)
 
-    def _in_place(self, tensor, call: Callable[[torch.Tensor], None], later):
+    # ---- now or later, on the host, from card to card, or from cards through the host
+
+    def _from_card_to_card(self, tensor):
+        """Whether calls on this tensor do. All ranks' first call on a GPU joins the GPUs."""
+        if not tensor.is_cuda:
+            return False
+        if not self.gpus:
+            self._join_gpus(tensor.device)
+        if self._gpu is None:
+            return False
+        if tensor.device != self._gpu:
+            self._argument("cuda", lambda: _raise(ValueError(f"the tensor is on {tensor.device}, and this rank joined the others with {self._gpu}")))
+        return True
+
+    def _join_gpus(self, device):
+        if self._asked == "host":
+            self.gpus = "through the host, as was asked"
+            return
+        self._finish_begun()
+        if self._closed:
+            raise RuntimeError("this rank has left: its Comm is closed")
+        settings = lib.CommGpu(c.sizeof(lib.CommGpu), device.index, int(self._asked == "nccl"), self._staging)
+        torch.cuda.current_stream(device)  # torch's context is there first
+        status = lib.library().headroom_comm_join_gpu(self, c.byref(settings))
+        if status == 0:
+            self._gpu = device
+            self.gpus = lib.library().headroom_comm_gpu_route(self).decode()
+            return
+        why = lib.failed(status)
+        if why.status not in ("unsupported", "nccl_error"):
+            raise why
+        self.gpus = f"through the host: {why}"
+        warnings.warn(f"gpu_headroom.torch.dist: tensors on a GPU go through the host, which is slow: {why}", stacklevel=5)
+
+    def _in_place(self, tensor, call, later):
         tensor = tensor.detach()
 
-        def work():
-            host = tensor.cpu().contiguous()
-            call(host)
-            if host.data_ptr() != tensor.data_ptr() or host.device != tensor.device:
-                tensor.copy_(host)
+        def work(made, stream):
+            whole = tensor.contiguous() if stream is not None else tensor.cpu().contiguous()
+            call(whole, stream)
+            if whole.data_ptr() != tensor.data_ptr() or whole.device != tensor.device:
+                tensor.copy_(whole)
             else:
                 _increment_version(tensor)
             return tensor
 
-        return self._begin(work, tensor, later)
+        return self._begin(work, tensor, None, later)
 
     def _made(self, tensor, shape, call, later):
         tensor = tensor.detach()
 
-        def work():
+        def work(made, stream):
+            if stream is not None:
+                call(tensor.contiguous(), made, stream)
+                return made
             host = tensor.cpu().contiguous()
             made = torch.empty(shape, dtype=tensor.dtype)
-            call(host, made)
+            call(host, made, None)
             return made.to(tensor.device)
 
-        return self._begin(work, tensor, later)
+        return self._begin(work, tensor, shape, later)
 
-    def _begin(self, work, tensor, later):
+    def _begin(self, work, tensor, shape, later):
+        if self._from_card_to_card(tensor):
+            return self._queue(work, tensor, shape, later)
         if not later:
             self._finish_begun()
             with torch.no_grad():
-                return work()
+                return work(None, None)
         done = Work()
         self._last = done._done
         stream = ready = None
         if tensor.is_cuda:
-            stream = self._streams.get(tensor.device)
-            if stream is None:
-                stream = self._streams[tensor.device] = torch.cuda.Stream(tensor.device)
-            ready = torch.cuda.current_stream(tensor.device).record_event()
+            stream, done._stream = self._side(tensor.device), torch.cuda.current_stream(tensor.device)
+            done._side = stream
+            ready = done._stream.record_event()
             tensor.record_stream(stream)
 
         def job():
@@ -287,9 +349,9 @@ class Comm:
                 with torch.no_grad(), torch.cuda.stream(stream):
                     if ready is not None:
                         stream.wait_event(ready)
-                    done._result = work()
+                    done._result = work(None, None)
                     if ready is not None:
-                        done._event = stream.record_event()
+                        done._event, done._stream = stream.record_event(), stream
             except BaseException as error:  # noqa: BLE001: wait() raises it
                 done._error = error
             done._done.set()
@@ -300,6 +362,30 @@ class Comm:
         self._jobs.put(job)
         return done
 
+    def _side(self, device):
+        stream = self._streams.get(device)
+        if stream is None:
+            stream = self._streams[device] = torch.cuda.Stream(device)
+        return stream
+
+    def _queue(self, work, tensor, shape, later):
+        """On the GPU's own queues: the host goes on when the other ranks' hosts have come to the call."""
+        self._finish_begun()
+        current = torch.cuda.current_stream(tensor.device)
+        with torch.no_grad():
+            made = None if shape is None else torch.empty(shape, dtype=tensor.dtype, device=tensor.device)
+            if not later:
+                return work(made, current)
+            done = Work()
+            done._stream, done._side, done._check = current, self._side(tensor.device), self._check
+            done._side.wait_stream(current)
+            with torch.cuda.stream(done._side):
+                done._result = work(made, done._side)
+                done._event = done._side.record_event()
+            done._held = (tensor,)
+            done._done.set()
+            return done
+
     def _finish_begun(self):
         """Calls that were begun come first; their errors are wait()'s."""
         if self._last is not None:
@@ -307,15 +393,22 @@ class Comm:
             self._last = None
 
 
-def _as_elements(host, rows=1):
+def _as_elements(whole, rows=1):
     """What the C interface moves: (tensor, elements, dtype, what brings them back where they are a copy). Other types go as int32."""
-    dtype = _SUMMED.get(host.dtype, _WORDS if host.dtype == torch.int32 else None)
+    dtype = _SUMMED.get(whole.dtype)
     if dtype is not None:
-        return host, host.numel(), dtype, lambda: None
-    flat = host.view(-1).view(torch.uint8).view(rows, -1) if host.numel() else torch.empty(rows, 0, dtype=torch.uint8)
-    words = torch.zeros(rows, (flat.shape[1] + 3) // 4 * 4, dtype=torch.uint8)
+        return whole, whole.numel(), dtype, _nothing
+    size = whole.numel() * whole.element_size()
+    if size % (4 * rows) == 0:
+        return whole, size // 4, _WORDS, _nothing
+    flat = whole.view(-1).view(torch.uint8).view(rows, -1)
+    words = torch.zeros(rows, (flat.shape[1] + 3) // 4 * 4, dtype=torch.uint8, device=whole.device)
     words[:, : flat.shape[1]] = flat
     return words, words.numel() // 4, _WORDS, lambda: flat.copy_(words[:, : flat.shape[1]])
+
+
+def _raise(error):
+    raise error
 
 
 _open: "weakref.WeakSet[Comm]" = weakref.WeakSet()
@@ -359,13 +452,26 @@ def _machine():
         return ""
 
 
-def join(rank: Optional[int] = None, ranks: Optional[int] = None, rendezvous: Optional[str] = None, patience: float = 600.0) -> Comm:
+def join(
+    rank: Optional[int] = None,
+    ranks: Optional[int] = None,
+    rendezvous: Optional[str] = None,
+    patience: float = 600.0,
+    gpus: str = "auto",
+    staging_mb: float = 128.0,
+) -> Comm:
     """Joins the ranks, when all have come.
 
     Without arguments: the ranks of torch.distributed where it is initialised, else as torchrun, Open MPI, PMI or SLURM say; where nobody says
     anything, this is the only rank. rendezvous: "host:port", free on rank 0's machine, or "local:name" on one machine; with rank and ranks
-    alone it is MASTER_ADDR and MASTER_PORT. patience: seconds with a rank that lives and does not come to a call.
+    alone it is MASTER_ADDR and MASTER_PORT. patience: seconds with a rank that lives and does not come to a call. gpus: how tensors on GPUs go:
+    "auto" (copies from GPU to GPU on one machine, else NCCL; where neither works, through the host, with a warning), "nccl" or "host". The first
+    call on a GPU joins them, and takes staging_mb of each.
     """
+    if gpus not in ("auto", "nccl", "host"):
+        raise ValueError(f"gpus is {gpus!r}: 'auto', 'nccl' or 'host'")
+    if isinstance(staging_mb, bool) or not isinstance(staging_mb, (int, float)) or not 0.125 <= staging_mb <= 2**20:
+        raise ValueError(f"staging_mb is {staging_mb!r}: from 0.125 to 1048576")
     if (rank is None) != (ranks is None) or (rendezvous is not None and rank is None):
         raise ValueError("say rank and ranks together, and rendezvous with them")
     if isinstance(patience, bool) or not isinstance(patience, (int, float)) or not 0.001 <= patience <= 2e6:
@@ -386,4 +492,4 @@ def join(rank: Optional[int] = None, ranks: Optional[int] = None, rendezvous: Op
         settings.rendezvous = None if rendezvous is None else rendezvous.encode()
     made = c.c_void_p()
     lib.call("headroom_comm_create", c.byref(settings), c.byref(made))
-    return Comm(made)
+    return Comm(made, gpus, staging_mb)

@@ -72,7 +72,16 @@ class Gradients:
         self._next += 1
         gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in unit.parameters]
         unit.flat = torch.cat([g.reshape(-1) for g in gradients]) if len(gradients) > 1 else gradients[0]
+        for p, part in self._parts(unit):  # a gradient is its place among them from now on, and its own memory is free
+            if p.grad is not None and len(gradients) > 1 and p.grad.stride() == part.stride():
+                p.grad = part
+        del gradients
         unit.work = self.comm.all_reduce(unit.flat, "mean", later=True, what=unit.name)
+
+    @staticmethod
+    def _parts(unit):
+        parts = unit.flat.split([p.numel() for p in unit.parameters]) if len(unit.parameters) > 1 else [unit.flat]
+        return [(p, part.view_as(p)) for p, part in zip(unit.parameters, parts)]
 
     def finish(self) -> None:
         """Sends what is left, waits for all, and puts the means in place."""
@@ -80,18 +89,16 @@ class Gradients:
         while self._next < len(self.units):
             self._send(self.units[self._next])
         here = torch.tensor([float(p.grad is not None) for p in self.parameters])
-        counts = self.comm.all_reduce(here, later=True, what="which gradients there are")
+        counts = self.comm.all_reduce(here, what="which gradients there are")
+        somewhere = {id(p) for p, n in zip(self.parameters, counts.tolist()) if n}
         for unit in self.units:
             unit.work.wait()
-        somewhere = {id(p) for p, n in zip(self.parameters, counts.wait().tolist()) if n}
-        for unit in self.units:
-            parts = unit.flat.split([p.numel() for p in unit.parameters]) if len(unit.parameters) > 1 else [unit.flat]
-            for p, part in zip(unit.parameters, parts):
+            for p, part in self._parts(unit):
                 if p.grad is None:
                     if id(p) in somewhere:
-                        p.grad = part.view_as(p).clone()
-                elif len(unit.parameters) > 1:
-                    p.grad.copy_(part.view_as(p))
+                        p.grad = part
+                elif p.grad.data_ptr() != part.data_ptr():
+                    p.grad.copy_(part)
             unit.work = unit.flat = None
             self._missing[id(unit)] = len(unit.parameters)
         self._arrived.clear()
