@@ -63,6 +63,8 @@ def ranks_do(ranks, body):
     name = f"local:{uuid.uuid4().hex}"
 
     def as_rank(rank):
+        if torch.cuda.is_available():
+            torch.cuda.set_device(rank % torch.cuda.device_count())
         with hd.join(rank, ranks, name) as comm:
             return body(comm)
 
@@ -641,7 +643,8 @@ class TrainingTest(unittest.TestCase):
     def test_what_is_refused(self):
         with hd.join() as comm:
             for wrong in (lambda: hd.DistributedDataParallel(Net(), comm, "all"), lambda: hd.DistributedDataParallel(Net(), comm, bucket_mb=0),
-                          lambda: hd.FullyShardedDataParallel(Net(), comm, units=[nn.Linear(2, 2)]), lambda: hd.join(gpus="all"), lambda: hd.join(staging_mb=0),
+                          lambda: hd.FullyShardedDataParallel(Net(), comm, units=[nn.Linear(2, 2)]),
+                          lambda: hd.join(gpus="all"), lambda: hd.join(staging_mb=0),
                           lambda: hd.FullyShardedDataParallel(nn.MultiheadAttention(8, 2), comm), lambda: hd.FullyShardedDataParallel(Net(), comm, prefetch=-1)):  # fmt: skip
                 with self.assertRaises(ValueError):
                     wrong()
