@@ -177,6 +177,7 @@ headroom_status headroom_comm_join_gpu(headroom_comm* comm, const headroom_comm_
         c.gpu = cuda_device(g.device);
         noted_cuda_use();
         c.route = cards->route();
+        const OnDevice on(c.gpu);
         return std::make_unique<CardCollectives>(std::move(cards), g.device);
       } catch (const Error& e) {
         if (e.at.code == Code::unsupported || e.at.code == Code::nccl) throw NotJoined(e.at.code, e.what());  // agreed by all

@@ -6,10 +6,10 @@
 #include "base/error.h"
 #include "dist/nccl_abi.h"
 #include "dist/peers.h"
+#include "gpu/caller.h"
 #include "gpu/device.h"
 #include "gpu/event.h"
 #include "gpu/peer.h"
-#include "gpu/probe.h"
 
 namespace headroom::dist {
 
@@ -208,7 +208,9 @@ std::unique_ptr<Cards> Cards::join(Rendezvous& r, int index, std::size_t staging
     const std::string why = why_not_all(r, mine, what);
     check(why.empty(), Code::unsupported, "the ranks' GPUs cannot be joined: {}", why);
   };
-  agreed("whether they have a GPU", [&] { cuda_device(index), use_cuda_device(index); });
+  Device device = cpu_device();
+  agreed("whether they have a GPU", [&] { device = cuda_device(index); });
+  const OnDevice on(device);
   if (r.ranks() == 1) return std::make_unique<LoneCards>();
   std::unique_ptr<Peers> peers;
   if (route == Route::automatic) peers = Peers::join(r, index);

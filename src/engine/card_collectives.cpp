@@ -26,8 +26,9 @@ char* at_byte(const void* data, std::int64_t element, DType type) {
 }  // namespace
 
 CardCollectives::CardCollectives(std::unique_ptr<dist::Cards> cards, int device) : cards_(std::move(cards)) {
-  for (int i = 1; i < cards_->lanes(); ++i) streams_.emplace_back(device);
-  for (int i = 1; cards_->on_gpu() && i <= cards_->lanes(); ++i) events_.emplace_back();
+  if (!cards_->on_gpu()) return;
+  for (int i = 0; i < cards_->lanes(); ++i) streams_.emplace_back(device);
+  for (int i = 0; i <= cards_->lanes(); ++i) events_.emplace_back();
 }
 
 // body(first element, elements, lane, stream), at most `most` elements at once. The lanes take turns, in one order on all ranks.
@@ -38,12 +39,14 @@ void CardCollectives::in_pieces(std::int64_t count, DType type, std::int64_t mos
   std::int64_t pieces = ceil_div(count, most);
   if (std::size_t(count) * size_of(type) >= shared_from) pieces = std::max<std::int64_t>(pieces, lanes);
   const std::int64_t each = std::min(most, ceil_div(ceil_div(count, pieces), grain) * grain);
-  const bool several = each < count && lanes > 1;
-  const auto stream_of = [&](int lane) { return !several || lane == 0 ? stream : streams_[std::size_t(lane) - 1].raw(); };
-  if (several) {
-    events_.back().record(stream);
-    for (int i = 1; i < lanes; ++i) events_.back().hold_up(stream_of(i));
-  }
+  const bool several = each < count && lanes > 1,
+             aside = cards_->on_gpu() && (several || !stream);  // the default stream holds up all others
+  const auto stream_of = [&](int lane) { return aside ? streams_[std::size_t(lane)].raw() : stream; };
+  const int first = next_lane_;
+  const auto in_use = [&](int lane) { return aside && (several || lane == first); };
+  if (aside) events_.back().record(stream);
+  for (int i = 0; i < lanes; ++i)
+    if (in_use(i)) events_.back().hold_up(stream_of(i));
   for (std::int64_t at = 0; at < count; at += each) {
     const int i = next_lane_;
     next_lane_ = (next_lane_ + 1) % lanes;
@@ -52,9 +55,10 @@ void CardCollectives::in_pieces(std::int64_t count, DType type, std::int64_t mos
     body(at, std::min(each, count - at), lane, stream_of(i));
     lane.end(stream_of(i));
   }
-  for (int i = 1; several && i < lanes; ++i) {
-    events_[std::size_t(i) - 1].record(stream_of(i));
-    events_[std::size_t(i) - 1].hold_up(stream);
+  for (int i = 0; i < lanes; ++i) {
+    if (!in_use(i)) continue;
+    events_[std::size_t(i)].record(stream_of(i));
+    events_[std::size_t(i)].hold_up(stream);
   }
 }
 
