@@ -184,6 +184,32 @@ def built(way, preset, asked, comm):
     return call, optimizer, autocast
 
 
+def traced(step, path):
+    """What two steps are on this rank's card: seconds by stream, and the largest kernels."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        for _ in range(2):
+            step()
+        torch.cuda.synchronize()
+    profile.export_chrome_trace(path)
+    with open(path, encoding="utf-8") as file:
+        events = [e for e in json.load(file)["traceEvents"] if e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset") and "dur" in e]
+    streams, names = {}, {}
+    for e in events:
+        streams.setdefault(e["args"]["stream"], []).append((e["ts"], e["ts"] + e["dur"]))
+        total = names.setdefault(e["name"][:60], [0, 0.0])
+        total[0] += 1
+        total[1] += e["dur"]
+    for stream, spans in sorted(streams.items(), key=lambda s: -len(s[1]))[:6]:
+        busy, end = 0.0, 0.0
+        for begin, stop in sorted(spans):
+            busy += max(0.0, stop - max(begin, end))
+            end = max(end, stop)
+        span = max(s for _, s in spans) - min(b for b, _ in spans)
+        print(f"    stream {stream}: {len(spans)} pieces, busy {busy / 2e3:.1f} of {span / 2e3:.1f} ms a step")
+    for name, (count, us) in sorted(names.items(), key=lambda n: -n[1][1])[:12]:
+        print(f"    {us / 2e3:9.2f} ms {count / 2:7.0f} x {name}")
+
+
 def steps(rank, asked, port, preset, kind):
     import gpu_step
 
@@ -195,7 +221,7 @@ def steps(rank, asked, port, preset, kind):
         torch.manual_seed(1 + rank)
         tokens, targets = torch.randint(gpu_step.VOCAB, (2, batch, asked.len), device="cuda")
         models, begun = {way: built(way, preset, asked, comm) for way in ways}, time.monotonic()
-        losses, times, peaks = {way: [] for way in ways}, {way: [] for way in ways}, {}
+        losses, times, peaks, hosts = {way: [] for way in ways}, {way: [] for way in ways}, {}, {}
 
         def step(way):
             call, optimizer, autocast = models[way]
@@ -216,8 +242,10 @@ def steps(rank, asked, port, preset, kind):
                 before = torch.cuda.memory_allocated()
                 start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
                 start.record()
+                queued = time.perf_counter()
                 for _ in range(asked.steps):
                     losses[way].append(step(way))
+                hosts[way] = f"{(time.perf_counter() - queued) / asked.steps * 1e3:.1f}"
                 stop.record()
                 stop.synchronize()
                 if turn:
@@ -233,8 +261,16 @@ def steps(rank, asked, port, preset, kind):
             spread = {way: f"{min(t):.1f}-{max(t):.1f}" for way, t in times.items()}
             title = f"{preset}, {asked.ranks} x {torch.cuda.get_device_name()}, batch {batch} each, len {asked.len}, "
             title += f"{asked.rounds} rounds of {asked.steps}, {comm.gpus}"
-            table(title, ways, ms, (("rounds' ms", spread), ("GB in a step", peaks), ("last loss", last)))
+            table(title, ways, ms, (("rounds' ms", spread), ("host's ms", hosts), ("GB in a step", peaks), ("last loss", last)))
             keep(asked, [{"model": preset, "who": way, "ms": ms[way], "all_ms": times[way], "batch": batch, "len": asked.len} for way in ways])
+        for way in ways if asked.trace else ():
+            comm.barrier()
+            if rank == 0:
+                print(way)
+                traced(lambda way=way: step(way), f"{asked.trace}.json")
+            else:
+                step(way), step(way)
+                torch.cuda.synchronize()
         models.clear()
         comm.close()
 
@@ -247,6 +283,7 @@ def main():
     parser.add_argument("--gpus", default="auto,nccl")
     parser.add_argument("--staging", type=float, default=128)
     parser.add_argument("--out")
+    parser.add_argument("--trace", help="a file: rank 0's trace of two more steps of each way, summed up in the output")
     asked, port = parser.parse_args(), 20000 + os.getpid() % 20000
     if not asked.cards:
         torch.multiprocessing.spawn(on_cpu, (asked, port), nprocs=asked.ranks)

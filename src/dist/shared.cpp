@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
+#include <thread>
 
 #include "base/error.h"
 #include "dist/segment.h"
@@ -19,8 +20,11 @@ namespace {
 
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free && std::atomic<std::uint64_t>::is_always_lock_free);
 
+constexpr auto soon = std::chrono::microseconds(60);
+
 struct Place {  // what a rank shows of the call that it is in
   std::uint64_t call, bytes, root;
+  char words[104];  // of a gather of few bytes: they need no window, and ranks meet once
 };
 
 struct Front {                                  // at the beginning of the segment; zero when it is made
@@ -57,6 +61,11 @@ class SharedComm final : public Comm {
   }
 
   void do_gather(const Tensor& part, const Tensor& whole, void*) override {
+    if (part.bytes() > 0 && part.bytes() <= sizeof(Place::words)) {
+      begin(Call::gather, part.bytes(), 0, part.as<char>());
+      for (int i = 0; i < ranks(); ++i) std::memcpy(whole.as<char>() + std::size_t(i) * part.bytes(), place(i).words, part.bytes());
+      return;
+    }
     begin(Call::gather, part.bytes(), 0);
     for (std::size_t at = 0; at < part.bytes(); at += half_) {
       const std::size_t now = std::min(half_, part.bytes() - at);
@@ -91,13 +100,15 @@ class SharedComm final : public Comm {
   }
   char* window(int rank) const { return segment_.at(front_bytes() + (std::size_t(rank) * 2 + half_in_use_) * half_); }
 
-  void begin(Call call, std::size_t bytes, int root) {
+  void begin(Call call, std::size_t bytes, int root, const char* words = nullptr) {
     ++calls_;
-    place(rank()) = {std::uint64_t(call), bytes, std::uint64_t(root)};
+    Place& mine = place(rank());
+    mine.call = std::uint64_t(call), mine.bytes = bytes, mine.root = std::uint64_t(root);
+    if (words) std::memcpy(mine.words, words, bytes);
     meet(call);
-    const Place first = place(0);
+    const Place& first = place(0);
     for (int i = 1; i < ranks(); ++i) {  // every rank sees the same first difference
-      const Place other = place(i);
+      const Place& other = place(i);
       check(other.call == first.call, Code::bad_argument, "rank 0 calls {}, rank {} calls {}", names_of<Call>.of(Call(first.call)), i,
             names_of<Call>.of(Call(other.call)));
       check(other.bytes == first.bytes, Code::bad_argument, "{}: rank 0 brings {} bytes, rank {} brings {}", names_of<Call>.of(call),
@@ -109,6 +120,7 @@ class SharedComm final : public Comm {
 
   // No rank continues before all are here. What was written before is seen after: arriving releases, the last one's turn is acquired.
   void meet(Call call) {
+    rendezvous_.check_alive(names_of<Call>.of(call).data());  // a rank that waited here in vain counts as come
     Front& f = front();
     const std::uint32_t turn = f.turn.load(std::memory_order_acquire);
     if (f.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == std::uint32_t(ranks())) {
@@ -121,6 +133,10 @@ class SharedComm final : public Comm {
       if (f.turn.load(std::memory_order_acquire) != turn) return;
     const auto name = names_of<Call>.of(call);
     const auto start = std::chrono::steady_clock::now();
+    while (std::chrono::steady_clock::now() - start < soon) {  // to be woken takes as long
+      std::this_thread::yield();
+      if (f.turn.load(std::memory_order_acquire) != turn) return;
+    }
     const timespec slice{0, 20'000'000};
     while (f.turn.load(std::memory_order_acquire) == turn) {  // a rank that dies is heard of by the rendezvous
       futex(f.turn, FUTEX_WAIT, turn, &slice);

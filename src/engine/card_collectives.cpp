@@ -27,7 +27,7 @@ char* at_byte(const void* data, std::int64_t element, DType type) {
 
 CardCollectives::CardCollectives(std::unique_ptr<dist::Cards> cards, int device) : cards_(std::move(cards)) {
   if (!cards_->on_gpu()) return;
-  for (int i = 0; i < cards_->lanes(); ++i) streams_.emplace_back(device);
+  for (int i = 0; i < cards_->lanes(); ++i) streams_.push_back(std::make_unique<UrgentStream>(device));
   for (int i = 0; i <= cards_->lanes(); ++i) events_.emplace_back();
 }
 
@@ -41,7 +41,7 @@ void CardCollectives::in_pieces(std::int64_t count, DType type, std::int64_t mos
   const std::int64_t each = std::min(most, ceil_div(ceil_div(count, pieces), grain) * grain);
   const bool several = each < count && lanes > 1,
              aside = cards_->on_gpu() && (several || !stream);  // the default stream holds up all others
-  const auto stream_of = [&](int lane) { return aside ? streams_[std::size_t(lane)].raw() : stream; };
+  const auto stream_of = [&](int lane) { return aside ? streams_[std::size_t(lane)]->raw() : stream; };
   const int first = next_lane_;
   const auto in_use = [&](int lane) { return aside && (several || lane == first); };
   if (aside) events_.back().record(stream);

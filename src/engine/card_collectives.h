@@ -9,7 +9,7 @@
 #include "base/tensor.h"
 #include "dist/cards.h"
 #include "gpu/event.h"
-#include "gpu/stream.h"
+#include "gpu/urgent_stream.h"
 
 namespace headroom {
 
@@ -31,7 +31,7 @@ class CardCollectives {
   void copy(char* to, const char* from, std::size_t bytes, void* stream) const;
 
   std::unique_ptr<dist::Cards> cards_;
-  std::vector<Stream> streams_;  // of lanes that share a call; a lane that has a call alone works on the caller's
+  std::vector<std::unique_ptr<UrgentStream>> streams_;  // of lanes that share a call; a lane that has a call alone works on the caller's
   std::vector<Event> events_;
   int next_lane_ = 0;
 };

@@ -11,6 +11,7 @@
 #include "gpu/range.h"
 #include "gpu/staging.h"
 #include "gpu/stream.h"
+#include "gpu/urgent_stream.h"
 
 namespace headroom {
 
@@ -50,6 +51,8 @@ void put_signals(const std::vector<Signal>&, void*) { refuse(); }
 void copy_by_engine(void*, const void*, std::size_t, void*) { refuse(); }
 SeenByGpu::SeenByGpu(void*, std::size_t) { refuse(); }
 SeenByGpu::~SeenByGpu() = default;
+UrgentStream::UrgentStream(int) { refuse(); }
+UrgentStream::~UrgentStream() = default;
 Stopwatch::Stopwatch() { refuse(); }
 Stopwatch::~Stopwatch() = default;
 void Stopwatch::start(const Stream&) { refuse(); }

@@ -68,8 +68,10 @@ def laid_out(t):
 
 
 def same(a, b):
-    a, b = a.cpu().contiguous(), b.cpu().contiguous()
-    return a.shape == b.shape and a.dtype == b.dtype and torch.equal(a.view(-1).view(torch.uint8), b.view(-1).view(torch.uint8))
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    a, b = (t.cpu().reshape(-1).clone().view(torch.uint8) for t in (a, b))
+    return torch.equal(a, b)
 
 
 def everything(comm, dtypes=DTYPES, shapes=SHAPES):
@@ -164,24 +166,27 @@ class CardsTest(unittest.TestCase):
         def body(comm):
             x = torch.ones(1 << 20, device="cuda")
             comm.all_reduce(x, later=True).wait()
+            torch.cuda._sleep(1000)
+            x.mul_(1)  # kernels are loaded when they are first used, which waits
             torch.cuda.synchronize()
             comm.barrier()
             torch.cuda._sleep(2_000_000_000)  # about a second
             begun = time.monotonic()
             works = [comm.all_reduce(x, later=True) for _ in range(10)]
             [w.wait() for w in works]
-            y = x * 1
+            x.mul_(1)
             queued = time.monotonic() - begun
             was_busy = not works[-1].is_completed()
             torch.cuda.synchronize()
             waited = time.monotonic() - begun
-            return queued < 0.25 * waited and was_busy, waited > 0.3, y[-1].item()
+            return (queued < 0.25 * waited and was_busy) or (queued, waited, was_busy), waited > 0.3, x[-1].item()
 
         self.assertEqual(ranks_do(2, body), [(True, True, 2.0**11)] * 2)
 
     def test_no_memory_is_taken_but_the_staging(self):
         def body(comm):
             x = torch.ones(50_000_000, device="cuda")
+            torch.cuda.Stream(priority=-1)  # torch makes all its streams at once
             before = torch.cuda.mem_get_info()[0]
             comm.all_reduce(x)
             torch.cuda.synchronize()
@@ -286,7 +291,7 @@ class CardsTest(unittest.TestCase):
                     comm.barrier()
                     if rank == 1:
                         if when == "after":
-                            torch.cuda._sleep(20_000_000_000)
+                            torch.cuda._sleep(6_000_000_000)  # three seconds
                             comm.all_reduce(x, later=True)
                         os.kill(os.getpid(), signal.SIGKILL)
                     begun, said = time.monotonic(), []
@@ -385,8 +390,7 @@ class TrainingOnCardsTest(unittest.TestCase):
                     optimizer.step()
             whole = model.whole_parameters()
             wrong = [n for n, p in twin.named_parameters() if not torch.equal(p, whole[n])]
-            counters = torch._dynamo.utils.counters
-            return wrong or ("compiled" if counters["stats"]["unique_graphs"] >= 1 else "not compiled")
+            return wrong or ("compiled" if torch._dynamo.utils.counters["stats"]["calls_captured"] else "not compiled")
 
         self.assertEqual(ranks_do(2, body), ["compiled"] * 2)
 

@@ -1,6 +1,7 @@
 """Collectives on tensors: the C interface's, in order, now or later."""
 
 import atexit
+import contextlib
 import ctypes as c
 import os
 import queue
@@ -180,6 +181,7 @@ class Comm:
     def reduce_scatter(self, tensor: torch.Tensor, reduction: str = ..., *, later: Literal[True], what: str = ...) -> Work: ...
     def reduce_scatter(self, tensor: torch.Tensor, reduction: str = "sum", later: bool = False, what: str = "") -> Union[torch.Tensor, Work]:
         """Of tensors [ranks, ...]: the sum or mean of all ranks' row of this rank."""
+        self._tensor("reduce_scatter", tensor)
         dtype, how = self._summed("reduce_scatter", tensor, reduction)
         self._rows("reduce_scatter", tensor)
 
@@ -236,7 +238,8 @@ class Comm:
         self._argument(name, check)
 
     def _summed(self, name, tensor, reduction):
-        self._tensor(name, tensor)
+        if tensor.dtype in _SUMMED and reduction in _REDUCTIONS:
+            return _SUMMED[tensor.dtype], _REDUCTIONS[reduction]
 
         def check():
             if tensor.dtype not in _SUMMED:
@@ -244,8 +247,7 @@ class Comm:
             if reduction not in _REDUCTIONS:
                 raise ValueError(f"reduction is {reduction!r}: 'sum' or 'mean'")
 
-        self._argument(name, check)
-        return _SUMMED[tensor.dtype], _REDUCTIONS[reduction]
+        return self._argument(name, check)
 
     def _rows(self, name, tensor):
         def check():
@@ -365,7 +367,7 @@ class Comm:
     def _side(self, device):
         stream = self._streams.get(device)
         if stream is None:
-            stream = self._streams[device] = torch.cuda.Stream(device)
+            stream = self._streams[device] = torch.cuda.Stream(device, priority=-1)  # what others wait for
         return stream
 
     def _queue(self, work, tensor, shape, later):
@@ -379,9 +381,9 @@ class Comm:
             done = Work()
             done._stream, done._side, done._check = current, self._side(tensor.device), self._check
             done._side.wait_stream(current)
-            with torch.cuda.stream(done._side):
+            with torch.cuda.stream(done._side) if not tensor.is_contiguous() else contextlib.nullcontext():  # for a copy of it
                 done._result = work(made, done._side)
-                done._event = done._side.record_event()
+            done._event = done._side.record_event()
             done._held = (tensor,)
             done._done.set()
             return done
@@ -401,7 +403,7 @@ def _as_elements(whole, rows=1):
     size = whole.numel() * whole.element_size()
     if size % (4 * rows) == 0:
         return whole, size // 4, _WORDS, _nothing
-    flat = whole.view(-1).view(torch.uint8).view(rows, -1)
+    flat = whole.as_strided((whole.numel(),), (1,)).view(torch.uint8).view(rows, -1)
     words = torch.zeros(rows, (flat.shape[1] + 3) // 4 * 4, dtype=torch.uint8, device=whole.device)
     words[:, : flat.shape[1]] = flat
     return words, words.numel() // 4, _WORDS, lambda: flat.copy_(words[:, : flat.shape[1]])

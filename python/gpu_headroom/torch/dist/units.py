@@ -16,7 +16,7 @@ class _Lent:
     """A parameter of a unit: this rank's part, which the optimizer has, and the whole, which has memory only while the module runs."""
 
     def __init__(self, name: str, parameter: torch.nn.Parameter, ranks: int, at: int) -> None:
-        self.name, self.parameter, self.shape, self.count = name, parameter, parameter.shape, parameter.numel()
+        self.names, self.parameter, self.shape, self.count = [name], parameter, parameter.shape, parameter.numel()
         self.part = -(-self.count // ranks)
         self.at = at  # of the part, among the unit's
         self.places: "List[Tuple[torch.nn.Module, str]]" = []
@@ -137,7 +137,8 @@ class Unit:
 
     def whole_parameters(self) -> "Dict[str, torch.Tensor]":
         rows = self.comm.all_gather(self.flat.detach(), what=self.name)
-        return {p.name: p.slot(rows).reshape(-1)[: p.count].view(p.shape).clone() for p in self.lent}
+        wholes = [(p, p.slot(rows).reshape(-1)[: p.count].view(p.shape).clone()) for p in self.lent]
+        return {name: whole for p, whole in wholes for name in p.names}
 
 
 class Units:
@@ -167,6 +168,10 @@ class Units:
             if key not in units:
                 units[key] = Unit("parameters of " + (names[id(owner)] or "the rest"), owner, comm, dtype if p.is_floating_point() else None)
             units[key].add(name, p, places[id(p)])
+        of_parameter = {id(p.parameter): p for u in units.values() for p in u.lent}
+        for name, p in root.named_parameters(remove_duplicate=False):  # a tied weight has several
+            lent = of_parameter[id(p)]
+            lent.names += [name] if name not in lent.names else []
         self.all = list(units.values())
         self.root = [u for u in self.all if u.module is root]
         of: "Dict[int, List[Unit]]" = {}
