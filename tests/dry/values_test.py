@@ -152,6 +152,23 @@ class Values(Dry):
         """)
         self.assertEqual(lines, ["97450 False 524800", "523776 False", "3668467 [4, 2, 2, 4]"])
 
+    def test_a_mask_of_floating_ones_is_all_true_until_it_is_written(self):
+        """Models make `torch.ones(batch, length)` where no mask is given, and take another path where all of it is true."""
+        lines, _ = self.dry("""
+            import torch
+            whole = lambda x: bool((x > 0).sum() == x.numel())
+            mask = torch.ones(8, 384, device="cuda")
+            print(whole(mask), whole(mask.to(torch.bool)), mask.sum().item())
+            mask[2, 5:] = 0
+            print(whole(mask))
+            other = torch.ones(8, 384, device="cuda")
+            other *= torch.rand(8, 384, device="cuda")
+            print(whole(other))
+            del mask, other
+            print(whole(torch.empty(8, 384, device="cuda")))
+        """)
+        self.assertEqual(lines, ["True True 3072.0", "False", "False", "False"])
+
     def test_unknown_values_follow_rules_and_are_told_with_their_line(self):
         program = """
             import torch

@@ -181,10 +181,10 @@ class Values:
         self.add_later(lazy, t)
         return True
 
-    def defer_fill(self, t, value):
+    def defer_fill(self, t, value, state):
         lazy = Lazy()
         full, shape, dtype = self.torch.full, t.shape, t.dtype
-        lazy.args, lazy.kwargs, lazy.state, lazy.run = [], {}, 1, lambda _: full(shape, value, dtype=dtype, device="cpu")
+        lazy.args, lazy.kwargs, lazy.state, lazy.run = [], {}, state, lambda _: full(shape, value, dtype=dtype, device="cpu")
         self.add_later(lazy, t)
 
     def add_later(self, lazy, t):
@@ -306,6 +306,10 @@ class Values:
         inner, offsets = self.pieces(t)  # what lies between stays known
         for at in offsets:
             library.forget(begin + at * size, inner * size)
+
+    def mask_of_ones(self, bare, t):
+        """Whether a fill may be `torch.ones(batch, length)`, a mask that is floating until the model asks whether all of it is true."""
+        return bare == "fill" and FEW < t.numel() <= COPIED and t.dtype.is_floating_point and t.dim() > 1 and not t.requires_grad and self.on_card(t)
 
     def wanted(self, t):
         return t.numel() <= (FEW if t.dtype.is_floating_point or t.dtype.is_complex else MOST)
@@ -488,11 +492,11 @@ class Values:
                     self.keep(t, value, state)
 
         @self.shell
-        def fill(name, t, value):
+        def fill(name, t, value, state=1):
             self.settle(t)
             self.drop(t)
             if self.span(t) == t.numel() <= MOST:
-                self.defer_fill(t, value)
+                self.defer_fill(t, value, state)
             elif t.numel() <= MOST:
                 self.keep(t, torch.full(t.shape, value, dtype=t.dtype, device="cpu"), 1)
 
@@ -514,6 +518,7 @@ class Values:
         def finish(name, targets, made):
             for t in targets:
                 if on_card(t):
+                    self.settle(t)
                     self.drop(t)
             for t, value, state in made or ():
                 if on_card(t) and self.wanted(t) and value.shape == t.shape:
@@ -546,11 +551,12 @@ class Values:
             first = kwargs[names[0]] if names[0] in kwargs else args[writes[0]]
             if not first.is_cuda or (first.dtype.is_floating_point and first.numel() > COPIED) or getattr(_inside, "now", False):
                 return down(keyset & after, *args, **kwargs)
-            if fills and first.numel() > LATER and not first.dtype.is_floating_point and on_card(first):
+            mask = fills and self.mask_of_ones(bare, first)
+            if mask or (fills and first.numel() > LATER and not first.dtype.is_floating_point and on_card(first)):
                 value = 0 if bare == "zero" else args[1] if len(args) > 1 else kwargs.get("value")
                 if type(value) in NUMBERS:
                     out = down(keyset & after, *args, **kwargs)
-                    fill(base, first, value)
+                    fill(base, first, value, 2 if mask else 1)  # a guess, since not all that writes floats is seen
                     return out
             made = prepare(base, args, kwargs) if first.numel() <= FEW or not first.dtype.is_floating_point else None
             out = down(keyset & after, *args, **kwargs)
