@@ -141,6 +141,31 @@ TEST_F(ForecastAccount, WhatIsNotKnownIsCountedByLine) {
   ASSERT_EQ(s.functions.size(), 2u);
 }
 
+TEST_F(ForecastAccount, WhatALibrarySaysWithoutACardMayBeMoreAndIsBounded) {
+  dry::ProgramRecord w = two_steps();
+  w.note(dry::Said::by_library, "cuDNN convolutions", std::uint64_t(8 * mebibyte));
+  const ProcessStory s = story(w);
+  ASSERT_EQ(s.functions.size(), 1u);
+  EXPECT_EQ(s.functions[0].what, workspace_by_the_library);
+  EXPECT_EQ(s.functions[0].bytes, std::uint64_t(8 * mebibyte));
+  EXPECT_FALSE(s.functions[0].may_take_more());
+  EXPECT_EQ(s.cards.at(0).unsure_bytes, std::uint64_t(8 * mebibyte));
+}
+
+TEST_F(ForecastAccount, TheLinesThatReadValuesSinceTheLastStepAreKept) {
+  dry::ProgramRecord w = two_steps();
+  EXPECT_TRUE(story(w).unknown_lines.empty());
+  const auto read_at = [&](const std::string& line) {
+    w.read(4, false, w.stack({"/x/lib/python3.12/site-packages/torch/_tensor.py:3", line}));
+  };
+  read_at("/home/me/train.py:40");
+  read_at("/home/me/train.py:41");
+  read_at("/home/me/train.py:40");
+  EXPECT_EQ(story(w).unknown_lines, (std::vector<std::string>{"/home/me/train.py:40", "/home/me/train.py:41"}));
+  w.mark("step", "", 3);
+  EXPECT_TRUE(story(w).unknown_lines.empty());
+}
+
 TEST_F(ForecastAccount, RunningOutHasItsStepPhaseAndLine) {
   dry::ProgramRecord w;
   w.take(1, mebibyte);

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "dry/library/public.h"
+#include "dry/library/tensor.h"
 #include "dry/library/work.h"
 #include "dry/library/world.h"
 
@@ -14,7 +15,6 @@ namespace {
 
 enum Cell { relu, tanh, lstm, gru };                             // cudnnRNNMode_t
 enum Algorithm { standard, persistent, dynamic, small_hidden };  // cudnnRNNAlgo_t
-enum Type { floats = 0, doubles = 1, halves = 2, bfloat = 9 };   // cudnnDataType_t
 constexpr int training = 1;                                      // cudnnForwardMode_t
 constexpr int no_bias = 0, both_biases = 2;
 
@@ -42,10 +42,6 @@ struct Layers {  // a cudnnRNNDescriptor
 
 struct Sequences {  // a cudnnRNNDataDescriptor
   int type = 0, length = 0, batch = 0, width = 0;
-};
-
-struct Tensor {  // a cudnnTensorDescriptor, as far as cudnnGetRNNWeightParams fills it
-  int type, dims, size[3], stride[3];
 };
 
 // What a pass takes beside its tensors; cuDNN does not publish it. The sizes below give every byte of 288 passes of an H100 with cuDNN 9.19
@@ -158,15 +154,6 @@ int cudnnGetRNNWeightParams(const void*, const Layers* l, int which, std::size_t
   const std::int64_t bias_before = l->all_matrices() + (which * l->biases() * gates + within) * l->hidden;
   if (bias_at) *bias_at = has_bias ? at + bias_before * std::int64_t(l->element()) : nullptr;
   if (bias) fill(bias, has_bias ? l->hidden : 0, 1);
-  return ok;
-}
-int cudnnGetTensorNdDescriptor(const Tensor* t, int room, int* type, int* dims, int* size, int* stride) {
-  *type = t->type;
-  *dims = t->dims;
-  for (int i = 0; i < room && i < t->dims; ++i) {
-    size[i] = t->size[i];
-    stride[i] = t->stride[i];
-  }
   return ok;
 }
 // A generator's state for each thread of 1024 a unit. PyTorch keeps them as a tensor.

@@ -76,9 +76,6 @@ FOUR(cusparse, csrgeam2_bufferSizeExt, std::size_t, 19)
 
 WORKSPACE(cufftXtMakePlanMany, std::size_t, 12)
 
-WORKSPACE(cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize, std::size_t, 8)
-WORKSPACE(cudnnGetBatchNormalizationBackwardExWorkspaceSize, std::size_t, 10)
-WORKSPACE(cudnnGetBatchNormalizationTrainingExReserveSpaceSize, std::size_t, 5)
 WORKSPACE(cudnnGetCTCLossWorkspaceSize, std::size_t, 8)
 WORKSPACE(cudnnGetCTCLossWorkspaceSize_v8, std::size_t, 5)
 WORKSPACE(cudnnGetConvolutionForwardWorkspaceSize, std::size_t, 6)

@@ -191,7 +191,7 @@ class Reading {
     if (n.said == Said::host_full) return;
     auto& row = functions_[{name, n.said}];
     row.count = std::max(row.count, std::int64_t(n.count));
-    if (n.said == Said::by_rule) row.bytes = std::max(row.bytes, n.bytes);
+    if (n.said == Said::by_rule || n.said == Said::by_library) row.bytes = std::max(row.bytes, n.bytes);
     if (row.line.empty()) row.line = lines_(n.place.stack).line;
   }
   void operator()(const Head&, const dry::Mark& m) {
@@ -252,6 +252,7 @@ class Reading {
                  : key.second == dry::Said::refused    ? "refused"
                  : key.second == dry::Said::by_formula ? workspace_by_a_formula
                  : key.second == dry::Said::by_rule    ? workspace_as_measured
+                 : key.second == dry::Said::by_library ? workspace_by_the_library
                                                        : workspace_taken_as_nothing;
       story_.functions.push_back(row);
       unsure_ += row.bytes;
