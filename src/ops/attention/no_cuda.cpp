@@ -7,7 +7,7 @@
 #include "ops/attention/no_kernels.h"
 #include "ops/attention/on_stream.h"
 #include "ops/attention/plain_cuda.h"
-#include "ops/attention/sampled_rows.h"
+#include "ops/attention/sampled/sampled_rows.h"
 
 namespace headroom {
 

@@ -1,7 +1,7 @@
 // Included before the host sides of attention in a build without CUDA: they plan, choose tiles and count scratch as with CUDA, over
 // kernels that refuse. Nothing else includes this.
 #pragma once
-#include "ops/attention/decode.h"
+#include "ops/attention/decode/decode.h"
 #include "ops/attention/sm90/bwd.h"
 #include "ops/attention/sm90/fwd_fp8.h"
 

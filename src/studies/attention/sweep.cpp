@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "gpu/place.h"
 #include "instruments/bench/gpu_timer.h"
-#include "ops/attention/sampled_rows.h"
+#include "ops/attention/sampled/sampled_rows.h"
 
 namespace headroom::studies {
 

@@ -2,7 +2,7 @@
 #pragma once
 #include "gpu/mma.cuh"
 #include "gpu/mma_sm80.cuh"
-#include "ops/attention/decode.h"
+#include "ops/attention/decode/decode.h"
 
 namespace headroom::attention::decode {
 

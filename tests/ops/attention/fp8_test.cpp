@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include "ops/attention/sampled.h"
+#include "ops/attention/sampled/sampled.h"
 #include "ops/quantise/encode.h"
 
 namespace headroom::attention {

@@ -11,7 +11,7 @@
 
 #include "base/random.h"
 #include "gpu/architecture.h"
-#include "ops/attention/decode.h"
+#include "ops/attention/decode/decode.h"
 #include "ops/attention/impl.h"
 #include "ops/attention/on_stream.h"
 #include "ops/attention/sm80/paged.h"

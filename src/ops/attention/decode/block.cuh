@@ -1,8 +1,8 @@
 // What every block of flash_decode does whatever its rows: who it is, its way along the line, and what it saw on its way out.
 #pragma once
 #include "gpu/launch_early.cuh"
-#include "ops/attention/decode_line.cuh"
-#include "ops/attention/decode_sums.cuh"
+#include "ops/attention/decode/line.cuh"
+#include "ops/attention/decode/sums.cuh"
 #include "ops/attention/softmax.cuh"
 
 namespace headroom::attention::decode {

@@ -1,6 +1,6 @@
 // Blocks of 16, 32 or 64 rows: a warp has 16 rows of Q and, with the rest of its team, 16, 32 or 64 keys of each step.
 #pragma once
-#include "ops/attention/decode_block.cuh"
+#include "ops/attention/decode/block.cuh"
 
 namespace headroom::attention::decode {
 

@@ -1,7 +1,7 @@
 // Flash widens 16-bit rows with Highway rather than with convert.h: every code of bf16 and fp16, for every instruction set, must give
 // the same number.
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "tests/ops/attention_widen_test.cpp"
+#define HWY_TARGET_INCLUDE "tests/ops/attention/widen_test.cpp"
 #include <hwy/foreach_target.h>
 #include "ops/simd_targets.h"
 

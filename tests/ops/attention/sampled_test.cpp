@@ -1,5 +1,5 @@
 // The sampled oracle is itself held against the whole one, and must not let a wrong result pass.
-#include "ops/attention/sampled.h"
+#include "ops/attention/sampled/sampled.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // The exponential under flash, for every instruction set: how wrong it gets, and what it does at the ends.
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "tests/ops/attention_exp2_test.cpp"
+#define HWY_TARGET_INCLUDE "tests/ops/attention/exp2_test.cpp"
 #include <hwy/foreach_target.h>
 #include "ops/simd_targets.h"
 

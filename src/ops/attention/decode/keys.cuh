@@ -4,7 +4,7 @@
 // its maximum allows, a vote of the warp: lanes exchange maxima only where a score is past that.
 #pragma once
 #include "gpu/tma.cuh"
-#include "ops/attention/decode_block.cuh"
+#include "ops/attention/decode/block.cuh"
 
 namespace headroom::attention::decode {
 

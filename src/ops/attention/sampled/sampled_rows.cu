@@ -1,4 +1,4 @@
-#include "ops/attention/sampled_rows.h"
+#include "ops/attention/sampled/sampled_rows.h"
 
 #include <cmath>
 

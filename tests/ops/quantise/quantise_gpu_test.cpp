@@ -1,4 +1,4 @@
-// Copies in 8 bits on a card: to the bit the CPU's, which tests/ops/quantise_test.cpp holds to the definition in words.
+// Copies in 8 bits on a card: to the bit the CPU's, which quantise_test.cpp holds to the definition in words.
 #include <gtest/gtest.h>
 
 #include <cmath>

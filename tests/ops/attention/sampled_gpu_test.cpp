@@ -7,7 +7,7 @@
 #include "base/random.h"
 #include "gpu/device.h"
 #include "ops/attention/reference.h"
-#include "ops/attention/sampled_rows.h"
+#include "ops/attention/sampled/sampled_rows.h"
 
 namespace headroom::attention {
 namespace {

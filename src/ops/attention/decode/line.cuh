@@ -1,6 +1,6 @@
 // The work of flash_decode as one line of steps, and the runs of it that clusters of blocks walk.
 #pragma once
-#include "ops/attention/decode.h"
+#include "ops/attention/decode/decode.h"
 
 namespace headroom::attention::decode {
 

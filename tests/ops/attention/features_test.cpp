@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "ops/attention/sampled.h"
+#include "ops/attention/sampled/sampled.h"
 #include "tests/attention_run.h"
 
 namespace headroom::attention {

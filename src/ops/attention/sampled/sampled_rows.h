@@ -1,7 +1,7 @@
 // The sampled oracle's sums over every row, formed where the tensors are when that is a CUDA device.
 #pragma once
 #include "gpu/place.h"
-#include "ops/attention/sampled.h"
+#include "ops/attention/sampled/sampled.h"
 
 namespace headroom::attention {
 

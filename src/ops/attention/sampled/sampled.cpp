@@ -1,4 +1,4 @@
-#include "ops/attention/sampled.h"
+#include "ops/attention/sampled/sampled.h"
 
 #include <cblas.h>
 

@@ -1,9 +1,9 @@
 // flash_decode — a few new positions against many keys: bandwidth is all that counts.
 //
-// The query heads of a key head and their positions are the rows of a block: 8 (decode_keys.cuh), or tiles of 16 with a warp each (decode_rows.cuh). Warps
+// The query heads of a key head and their positions are the rows of a block: 8 (keys.cuh), or tiles of 16 with a warp each (rows.cuh). Warps
 // that share keys are a team; its ring is filled by asynchronous copies that run ahead across the borders of units, so that memory never waits for a sum.
-#include "ops/attention/decode_keys.cuh"
-#include "ops/attention/decode_rows.cuh"
+#include "ops/attention/decode/keys.cuh"
+#include "ops/attention/decode/rows.cuh"
 
 namespace headroom::attention::decode {
 
