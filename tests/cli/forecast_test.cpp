@@ -340,6 +340,17 @@ TEST_F(Forecast, WhatWasStoppedOrFailedIsNotKnownToFit) {
   EXPECT_TRUE(json("--device h100", "batch=2 fails", 1)["fits"].is_null());
 }
 
+TEST_F(Forecast, StoppedBeforeItUsedACardIsSaid) {
+  const pid_t child = start({"forecast", "--device", "h100", "--db", db_, "--", "sh", "-c", "echo begun >&2; sleep 60"}, true);
+  for (int i = 0; i < 300 && text_of(at("err")).find("begun") == std::string::npos; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  kill(child, SIGINT);
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 1);
+  EXPECT_NE(text_of(at("err")).find("stopped by Ctrl-C before 'sh' used a card"), std::string::npos) << text_of(at("err"));
+}
+
 TEST_F(Forecast, ASearchThatWasStoppedSaysWhatItFound) {
   const std::string waits = "case $0 in 4) sleep 60;; esac; exec " HEADROOM_LIKE_TORCH " batch=$0";
   const pid_t child =

@@ -3,6 +3,9 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstddef>
+
 namespace {
 
 TEST(Nvml, EveryNameThatPyTorchLooksUpIsThere) {
@@ -17,6 +20,18 @@ TEST(Nvml, EveryNameThatPyTorchLooksUpIsThere) {
   unsigned count = 7;
   EXPECT_EQ(processes(nullptr, &count, nullptr), 0);
   EXPECT_EQ(count, 0u);
+}
+
+// PyTorch asks an H100 that has expandable segments, and warns where there is no answer.
+TEST(Nvml, ACardOfHopperIsInNoFabric) {
+  void* const library = dlopen(HEADROOM_BINARY_DIR "/libheadroom_dry.so", RTLD_NOW | RTLD_LOCAL);
+  ASSERT_TRUE(library) << dlerror();
+  const auto fabric = reinterpret_cast<int (*)(void*, void*)>(dlsym(library, "nvmlDeviceGetGpuFabricInfoV"));
+  ASSERT_TRUE(fabric);
+  std::array<unsigned char, 40> info;  // version, cluster, status, clique, state, health: 36 bytes; what comes after is the caller's
+  info.fill(0xee);
+  ASSERT_EQ(fabric(nullptr, info.data()), 0);
+  for (std::size_t i = 0; i < info.size(); ++i) EXPECT_EQ(info[i], i < 4 || i >= 36 ? 0xee : 0) << i;
 }
 
 }  // namespace

@@ -293,6 +293,25 @@ TEST_F(ForecastAccount, APoolNeedsWhatIsLiveAtLeast) {
   EXPECT_TRUE(answer(73).starts_with("Does not fit on NVIDIA H100 SXM: it needs at least ")) << verdict(t);
 }
 
+TEST_F(ForecastAccount, EqualRanksAreInTheirOrder) {
+  dry::ProgramRecord w;
+  w.mark("torch", "2.15.0", 1);
+  w.take(0x1000, 20 * std::int64_t(mebibyte));
+  std::vector<ProcessStory> stories;
+  for (const int rank : {3, 0, 2, 1}) {
+    stories.push_back(story(w));
+    stories.back().cards[0].rank = rank;
+    stories.back().cards[0].peak_reserved_bytes += rank == 2 ? std::uint64_t(mebibyte) : 0;
+  }
+  Told t;
+  t.device = device_described("h100");
+  t.room = room_of_program(t.device, std::nullopt, 4);
+  fill(t, stories);
+  std::vector<std::int64_t> ranks;
+  for (const ForecastRankRow& row : t.ranks) ranks.push_back(row.rank);
+  EXPECT_EQ(ranks, (std::vector<std::int64_t>{2, 0, 1, 3}));
+}
+
 TEST_F(ForecastAccount, ProcessesOnOneCardNeedTheirSum) {
   dry::ProgramRecord w;
   w.mark("torch", "2.11.0", 1);

@@ -163,5 +163,10 @@ int nvmlDeviceGetPersistenceMode(void*, int* out) {
   return success;
 }
 int nvmlDeviceGetMigMode(void*, unsigned*, unsigned*) { return not_supported_here; }
-int nvmlDeviceGetGpuFabricInfoV(void*, void*) { return not_supported_here; }
+// nvmlGpuFabricInfo_v2_t: the caller's version, then cluster, status, clique, state and health. Zeros say that the card is in no fabric.
+int nvmlDeviceGetGpuFabricInfoV(void*, void* out) {
+  if (card().sm < 90) return not_supported_here;
+  std::memset(static_cast<char*>(out) + sizeof(unsigned), 0, 16 + 4 * sizeof(unsigned));
+  return success;
+}
 }

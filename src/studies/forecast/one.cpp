@@ -1,10 +1,12 @@
 // One setting of a program: dry on the card that is asked about, and once more without a limit where that is too small.
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
 #include <tuple>
 
 #include "base/device_names.h"
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "base/text.h"
 #include "dry/settings.h"
 #include "gpu/architecture.h"
@@ -35,6 +37,8 @@ std::string first_words_of(const std::vector<std::string>& program) { return pro
 
 [[noreturn]] void refuse_without_bytes(const DryRun& run, const Forecast& a) {
   const std::string name = first_words_of(a.program);
+  if (run.ended.asked)
+    throw Error(Code::interrupted, fmt::format("{} before '{}' used a card: nothing is known of it yet", stopped_by(), name));
   for (const ProcessStory& p : run.processes)
     if (!p.static_runtimes.empty())
       throw Error(Code::unsupported,
@@ -53,10 +57,18 @@ std::string first_words_of(const std::vector<std::string>& program) { return pro
     throw Error(Code::io, fmt::format("'{}' ended before it used a card, with exit code {}{}", name, run.ended.exit_code,
                                       last.empty() ? "" : ": " + shortened(last, 160)));
   }
-  throw Error(Code::unsupported,
-              fmt::format("'{}' ran to its end and allocated nothing on a card: it does not use PyTorch on CUDA, its PyTorch is a build "
-                          "for CPUs, or it is linked statically",
-                          name));
+  const auto with_torch = std::ranges::find_if(run.processes, [](const ProcessStory& p) { return !p.torch.empty(); });
+  if (with_torch != run.processes.end())
+    throw Error(
+        Code::unsupported,
+        fmt::format("'{}' ran to its end with PyTorch {} and allocated nothing on a card: it computed on the CPU; move its model and "
+                    "data to the card, as by .to('cuda'), or give it the option that does",
+                    name, with_torch->torch));
+  throw Error(
+      Code::unsupported,
+      fmt::format("'{}' ran to its end and allocated nothing on a card: it did not import PyTorch (python3 -I and -E hide that), or "
+                  "what it calls is linked statically; give the command that trains",
+                  name));
 }
 
 bool ended_well(const DryRun& run) {
@@ -215,9 +227,10 @@ void fill(Told& t, const std::vector<ProcessStory>& stories) {
   for (const ProcessStory& p : stories)
     if (!p.cards.empty() || !p.functions.empty() || !p.values.empty()) t.processes.push_back(p);
   for (const ProcessStory& p : t.processes) t.accounts.insert(t.accounts.end(), p.cards.begin(), p.cards.end());
-  const auto needs = [](const ProgramAccount& a) { return a.peak_reserved_bytes + a.elsewhere_bytes + a.others_bytes; };
-  std::stable_sort(t.accounts.begin(), t.accounts.end(),
-                   [&](const ProgramAccount& x, const ProgramAccount& y) { return needs(x) > needs(y); });
+  const auto order = [](const ProgramAccount& a) {  // the largest first; equal ones by rank and card
+    return std::tuple(~(a.peak_reserved_bytes + a.elsewhere_bytes + a.others_bytes), a.rank, a.card);
+  };
+  std::ranges::stable_sort(t.accounts, std::less{}, order);
   const bool bounded = std::none_of(t.processes.begin(), t.processes.end(), [](const ProcessStory& p) {
     return std::any_of(p.functions.begin(), p.functions.end(), [](const OnlyAcceptedRow& f) { return f.may_take_more(); });
   });
@@ -452,7 +465,9 @@ std::string verdict(const Told& t) {
   const ForecastRow& r = t.row;
   const std::string who = fmt::format("{}{}", who_needs(t), t.at_least || !r.high_bytes ? " at least" : "");
   const std::string low = words(least_of(t)), high = words(r.high_bytes.value_or(r.needed_bytes));
-  const std::string needed = low == high ? words(r.needed_bytes) : fmt::format("{} to {}", low, high);
+  const std::string needed = low == high    ? words(r.needed_bytes)
+                             : r.high_bytes ? fmt::format("{} to {}", low, high)
+                                            : fmt::format("{} ({} as it ran)", low, high);
   const std::string of = fmt::format("{} of {}", needed, words(r.memory_bytes));
   switch (r.status) {
     case Status::ok:
