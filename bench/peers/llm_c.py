@@ -42,7 +42,9 @@ def llm_c(a, folder, layers, batch):
                           "-d", str(batch * 1024), "-x", str(a.warmup + a.steps), "-v", "0", "-s", "0", "-h", "0"],
                          capture_output=True, text=True, cwd=folder)
     times = [float(ms) for ms in re.findall(r"\| *([0-9.]+) ms \|", out.stdout)][a.warmup:]
-    return (statistics.median(times), None) if times else (None, (out.stderr or out.stdout).strip()[-200:])
+    if out.returncode or not times:
+        return None, f"ended with {out.returncode}: {(out.stderr.strip() or out.stdout.strip())[-300:]}"
+    return statistics.median(times), None
 
 
 def headroom(a, folder, layers, batch, more):
