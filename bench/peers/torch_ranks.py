@@ -174,8 +174,8 @@ def built(way, preset, asked, comm):
         for block in model.blocks:
             fully_shard(block, mp_policy=policy)
         call, autocast = fully_shard(model, mp_policy=policy), False
-    elif way == "headroom DDP":
-        call = hd.DistributedDataParallel(model, comm)
+    elif way.startswith("headroom DDP"):
+        call = hd.DistributedDataParallel(model, comm, bucket_mb=25.0 if way.endswith("25 MB") else None)
     elif way == "headroom units":
         call, autocast = hd.FullyShardedDataParallel(model, comm, torch.bfloat16, units=model.blocks), False
     else:
@@ -215,7 +215,7 @@ def steps(rank, asked, port, preset, kind):
 
     with on_card(rank, asked, port):
         comm = hd.join(staging_mb=asked.staging)
-        ways = {"ddp": ["alone", "torch DDP", "headroom DDP"], "fsdp": ["torch FSDP2", "headroom units"],
+        ways = {"ddp": ["alone", "torch DDP", "headroom DDP", "headroom DDP, 25 MB"], "fsdp": ["torch FSDP2", "headroom units"],
                 "whole": ["torch DDP, all compiled", "headroom DDP"]}[kind]  # fmt: skip
         batch = asked.batch or (4 if preset != "2.7B" or torch.cuda.get_device_properties(0).total_memory > 100e9 else 2)
         torch.manual_seed(1 + rank)

@@ -80,7 +80,7 @@ TEST(CardCollectives, AreInOrderForEverySizeAndNumberOfRanks) {
         [&](dist::Comm& comm) {
           // Pieces of 1280 bytes: everything beyond goes in several; and some that hold all.
           for (const std::size_t staging : {std::size_t(ranks) * 2 * 1280 + 100, std::size_t(ranks) * 2 << 20})
-            for (const std::int64_t count : {0, 1, 3, 255, 256, 257, 641, 5003, 20011}) {
+            for (const std::int64_t count : {0, 1, 3, 255, 257, 641, 5003}) {
               CardCollectives cards(dist::Cards::over(comm, staging), 0);
               everything<float>(cards, comm.rank(), ranks, DType::f32, count);
               everything<bf16>(cards, comm.rank(), ranks, DType::bf16, count);

@@ -17,21 +17,23 @@ class _Unit:
         self.name = ""
         self.work: Any = None  # while its gradients travel
         self.flat: Any = None
+        self.parts: "List[torch.Tensor]" = []  # of flat, as the parameters are shaped
+        self.sizes = [p.numel() for p in parameters]
 
 
 def units_of(parameters: Sequence[torch.nn.Parameter], bucket_bytes: Optional[int]) -> "List[_Unit]":
     """In the order of backward, the last parameter first. bucket_bytes: 0 for one parameter each, None for one unit per dtype and device."""
-    units: "List[_Unit]" = []
+    several: "List[List[torch.nn.Parameter]]" = []
     sizes: "dict[Any, int]" = {}
-    at: "dict[Any, _Unit]" = {}
+    at: "dict[Any, List[torch.nn.Parameter]]" = {}
     for p in reversed(parameters):
         kind, size = (p.dtype, p.device), p.numel() * p.element_size()
         if kind not in at or (bucket_bytes is not None and sizes[kind] + size > bucket_bytes):
-            at[kind], sizes[kind] = _Unit([]), 0
-            units.append(at[kind])
-        at[kind].parameters.append(p)
+            at[kind], sizes[kind] = [], 0
+            several.append(at[kind])
+        at[kind].append(p)
         sizes[kind] += size
-    return units
+    return [_Unit(those) for those in several]
 
 
 class Gradients:
@@ -70,18 +72,17 @@ class Gradients:
 
     def _send(self, unit):
         self._next += 1
-        gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in unit.parameters]
-        unit.flat = torch.cat([g.reshape(-1) for g in gradients]) if len(gradients) > 1 else gradients[0]
-        for p, part in self._parts(unit):  # a gradient is its place among them from now on, and its own memory is free
-            if p.grad is not None and len(gradients) > 1 and p.grad.stride() == part.stride():
-                p.grad = part
-        del gradients
+        if len(unit.parameters) == 1:
+            (p,) = unit.parameters
+            unit.flat = torch.zeros_like(p) if p.grad is None else p.grad
+            unit.parts = [unit.flat]
+        else:
+            unit.flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1) for p in unit.parameters])
+            unit.parts = [part.view(p.shape) for p, part in zip(unit.parameters, unit.flat.split(unit.sizes))]
+            for p, part in zip(unit.parameters, unit.parts):
+                if p.grad is not None and p.grad.stride() == part.stride():
+                    p.grad = part  # from now on: its own memory is free
         unit.work = self.comm.all_reduce(unit.flat, "mean", later=True, what=unit.name)
-
-    @staticmethod
-    def _parts(unit):
-        parts = unit.flat.split([p.numel() for p in unit.parameters]) if len(unit.parameters) > 1 else [unit.flat]
-        return [(p, part.view_as(p)) for p, part in zip(unit.parameters, parts)]
 
     def finish(self) -> None:
         """Sends what is left, waits for all, and puts the means in place."""
@@ -93,12 +94,15 @@ class Gradients:
         somewhere = {id(p) for p, n in zip(self.parameters, counts.tolist()) if n}
         for unit in self.units:
             unit.work.wait()
-            for p, part in self._parts(unit):
+            for p, part in zip(unit.parameters, unit.parts):
+                if p.grad is part:
+                    continue
                 if p.grad is None:
                     if id(p) in somewhere:
                         p.grad = part
                 elif p.grad.data_ptr() != part.data_ptr():
                     p.grad.copy_(part)
+            unit.parts = []
             unit.work = unit.flat = None
             self._missing[id(unit)] = len(unit.parameters)
         self._arrived.clear()
@@ -139,11 +143,14 @@ class DistributedDataParallel(torch.nn.Module):
     """`module` on every rank: rank 0's parameters and buffers, and gradients that are the ranks' mean when backward() returns.
 
     how: "bucketed" (buckets of bucket_mb, while backward runs), "per parameter" (the same, one by one) or "flat" (all after backward, once).
+    bucket_mb: 25, and on a GPU, where a call takes the host longer than the link, 100.
     FP32 gradients have the bits of one process that adds the ranks' micro-batches in order and divides by their number.
     """
 
-    def __init__(self, module: torch.nn.Module, comm: Optional[Comm] = None, how: str = "bucketed", bucket_mb: float = 25.0) -> None:
+    def __init__(self, module: torch.nn.Module, comm: Optional[Comm] = None, how: str = "bucketed", bucket_mb: Optional[float] = None) -> None:
         super().__init__()
+        if bucket_mb is None:
+            bucket_mb = 100.0 if any(p.is_cuda for p in module.parameters()) else 25.0
         sizes = {"bucketed": int(bucket_mb * 2**20), "per parameter": 0, "flat": None}
         if how not in sizes:
             raise ValueError(f"how is {how!r}: 'bucketed', 'per parameter' or 'flat'")
