@@ -298,11 +298,13 @@ HEADROOM_API headroom_status headroom_comm_join_gpu(headroom_comm* comm, const h
 /* The next call's memory is the joined GPU's. It runs after what `stream` (a cudaStream_t; NULL: the default one) was given before, and later
  * work of the stream runs after it. A stream that is being captured is refused. */
 HEADROOM_API headroom_status headroom_comm_on_stream(headroom_comm* comm, void* stream);
+/* The same, but later work of the stream runs beside the call, until headroom_comm_wait makes a stream wait for the *ticket that it gets. Leave its
+ * memory alone until then. Any thread may wait, and ask whether a call is done; both fail with the reason where a rank has ended. */
+HEADROOM_API headroom_status headroom_comm_later(headroom_comm* comm, void* stream, int64_t* ticket);
+HEADROOM_API headroom_status headroom_comm_wait(headroom_comm* comm, int64_t ticket, void* stream);
+HEADROOM_API headroom_status headroom_comm_done(headroom_comm* comm, int64_t ticket, int32_t* done);
 /* How bytes go between the joined GPUs ("copies from GPU to GPU"); "" where none are joined. Valid until headroom_comm_destroy. */
 HEADROOM_API const char* headroom_comm_gpu_route(const headroom_comm* comm);
-/* Fails with the reason where a rank has ended, so that what its GPU still had to send never came. Waits for nothing. */
-HEADROOM_API headroom_status headroom_comm_check(headroom_comm* comm);
-
 /* Names what the next call carries ("layer 3's weight"). Ranks compare it like the rest. The last 47 bytes count. */
 HEADROOM_API headroom_status headroom_comm_carries(headroom_comm* comm, const char* what);
 HEADROOM_API headroom_status headroom_comm_barrier(headroom_comm* comm);

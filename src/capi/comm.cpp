@@ -100,6 +100,22 @@ headroom_status collectively(headroom_comm* comm, const char* name, Body&& body)
   });
 }
 
+void check_not_recorded(headroom_comm& c, const char* name, void* stream) {
+  check(!c.collectives->cards() || !being_recorded(stream), Code::unsupported,
+        "{}: the stream is being captured into a CUDA graph: ranks meet on the host, which a graph does not record", name);
+}
+
+// Of a call that was begun, while no rank has ended.
+const CardCollectives& cards_of_a_call(headroom_comm* comm, std::int64_t ticket) {
+  auto& c = of_this_process(comm);
+  const std::string before = c.why_ended();
+  check(before.empty(), Code::io, "the ranks have ended: {}", before);
+  c.comm->check_alive();
+  const CardCollectives* const cards = c.collectives->cards();
+  check(cards && ticket >= 1 && ticket < cards->next_ticket(), Code::bad_argument, "ticket is {}: no call of it was begun", ticket);
+  return *cards;
+}
+
 }  // namespace
 
 headroom_status headroom_comm_create(const headroom_comm_settings* settings, headroom_comm** out) {
@@ -189,22 +205,36 @@ headroom_status headroom_comm_join_gpu(headroom_comm* comm, const headroom_comm_
 
 headroom_status headroom_comm_on_stream(headroom_comm* comm, void* stream) {
   return collectively(comm, "on_stream", [&](headroom_comm& c) {
-    check(!c.collectives->cards() || !being_recorded(stream), Code::unsupported,
-          "on_stream: the stream is being captured into a CUDA graph: ranks meet on the host, which a graph does not record");
-    c.collectives->next_on(stream);
+    check_not_recorded(c, "on_stream", stream);
+    c.collectives->next_on({.stream = stream});
+  });
+}
+
+headroom_status headroom_comm_later(headroom_comm* comm, void* stream, int64_t* ticket) {
+  return collectively(comm, "later", [&](headroom_comm& c) {
+    check_not_recorded(c, "later", stream);
+    c.collectives->next_on({.stream = stream, .later = true});
+    given(ticket, "ticket") = c.collectives->cards()->next_ticket();
+  });
+}
+
+headroom_status headroom_comm_wait(headroom_comm* comm, int64_t ticket, void* stream) {
+  return guard([&] {
+    const auto& cards = cards_of_a_call(comm, ticket);
+    const OnDevice on(comm->gpu);
+    cards.wait(ticket, stream);
+  });
+}
+
+headroom_status headroom_comm_done(headroom_comm* comm, int64_t ticket, int32_t* done) {
+  return guard([&] {
+    const auto& cards = cards_of_a_call(comm, ticket);
+    const OnDevice on(comm->gpu);
+    given(done, "done") = cards.done(ticket);
   });
 }
 
 const char* headroom_comm_gpu_route(const headroom_comm* comm) { return comm ? comm->route.c_str() : ""; }
-
-headroom_status headroom_comm_check(headroom_comm* comm) {
-  return guard([&] {
-    auto& c = of_this_process(comm);
-    const std::string before = c.why_ended();
-    check(before.empty(), Code::io, "the ranks have ended: {}", before);
-    c.comm->check_alive();
-  });
-}
 
 headroom_status headroom_comm_carries(headroom_comm* comm, const char* what) {
   return collectively(comm, "carries", [&](headroom_comm& c) { c.collectives->carries(&given(what, "what")); });

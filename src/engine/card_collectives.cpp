@@ -28,25 +28,28 @@ char* at_byte(const void* data, std::int64_t element, DType type) {
 CardCollectives::CardCollectives(std::unique_ptr<dist::Cards> cards, int device) : cards_(std::move(cards)) {
   if (!cards_->on_gpu()) return;
   for (int i = 0; i < cards_->lanes(); ++i) streams_.push_back(std::make_unique<UrgentStream>(device));
-  for (int i = 0; i <= cards_->lanes(); ++i) events_.emplace_back();
+  for (std::int64_t i = 0; i < kept * cards_->lanes(); ++i) ends_.emplace_back();
+  begin_.emplace_back();
 }
 
 // body(first element, elements, lane, stream), at most `most` elements at once. The lanes take turns, in one order on all ranks.
 template <class Body>
-void CardCollectives::in_pieces(std::int64_t count, DType type, std::int64_t most, void* stream, Body&& body) {
+void CardCollectives::in_pieces(std::int64_t count, DType type, std::int64_t most, Queue queue, Body&& body) {
+  ++calls_;
   if (count == 0) return;
+  void* const stream = queue.stream;
   const int lanes = cards_->lanes();
   std::int64_t pieces = ceil_div(count, most);
   if (std::size_t(count) * size_of(type) >= shared_from) pieces = std::max<std::int64_t>(pieces, lanes);
   const std::int64_t each = std::min(most, ceil_div(ceil_div(count, pieces), grain) * grain);
-  const bool several = each < count && lanes > 1,
-             aside = cards_->on_gpu() && (several || !stream);  // the default stream holds up all others
+  const bool several = each < count && lanes > 1;
+  const bool aside = cards_->on_gpu() && (several || queue.later || !stream);  // the default stream would hold up others
   const auto stream_of = [&](int lane) { return aside ? streams_[std::size_t(lane)]->raw() : stream; };
   const int first = next_lane_;
   const auto in_use = [&](int lane) { return aside && (several || lane == first); };
-  if (aside) events_.back().record(stream);
+  if (aside) begin_.back().record(stream);
   for (int i = 0; i < lanes; ++i)
-    if (in_use(i)) events_.back().hold_up(stream_of(i));
+    if (in_use(i)) begin_.back().hold_up(stream_of(i));
   for (std::int64_t at = 0; at < count; at += each) {
     const int i = next_lane_;
     next_lane_ = (next_lane_ + 1) % lanes;
@@ -57,9 +60,19 @@ void CardCollectives::in_pieces(std::int64_t count, DType type, std::int64_t mos
   }
   for (int i = 0; i < lanes; ++i) {
     if (!in_use(i)) continue;
-    events_[std::size_t(i)].record(stream_of(i));
-    events_[std::size_t(i)].hold_up(stream);
+    end_of(calls_, i).record(stream_of(i));
+    if (!queue.later) end_of(calls_, i).hold_up(stream);
   }
+}
+
+void CardCollectives::wait(std::int64_t ticket, void* stream) const {
+  for (int i = 0; cards_->on_gpu() && i < cards_->lanes(); ++i) end_of(ticket, i).hold_up(stream);
+}
+
+bool CardCollectives::done(std::int64_t ticket) const {
+  bool all = true;
+  for (int i = 0; cards_->on_gpu() && i < cards_->lanes(); ++i) all = all && end_of(ticket, i).passed();
+  return all;
 }
 
 void CardCollectives::add(const char* own, CardLane& lane, std::int64_t count, DType type, int divisor, char* to, char* also,
@@ -80,16 +93,16 @@ void CardCollectives::copy(char* to, const char* from, std::size_t bytes, void* 
   cards_->on_gpu() ? copy_by_engine(to, from, bytes, stream) : void(std::memmove(to, from, bytes));
 }
 
-void CardCollectives::broadcast(void* data, std::int64_t count, DType type, int root, void* stream) {
+void CardCollectives::broadcast(void* data, std::int64_t count, DType type, int root, Queue queue) {
   const auto most = std::int64_t(cards_->piece_bytes() / size_of(type));
-  in_pieces(count, type, most, stream, [&](std::int64_t at, std::int64_t now, CardLane& lane, void* s) {
+  in_pieces(count, type, most, queue, [&](std::int64_t at, std::int64_t now, CardLane& lane, void* s) {
     lane.spread({at_byte(data, at, type), std::size_t(now) * size_of(type)}, root, s);
   });
 }
 
-void CardCollectives::all_gather(const void* part, void* whole, std::int64_t count, DType type, void* stream) {
+void CardCollectives::all_gather(const void* part, void* whole, std::int64_t count, DType type, Queue queue) {
   const auto most = std::int64_t(cards_->piece_bytes() / size_of(type));
-  in_pieces(count, type, most, stream, [&](std::int64_t at, std::int64_t now, CardLane& lane, void* s) {
+  in_pieces(count, type, most, queue, [&](std::int64_t at, std::int64_t now, CardLane& lane, void* s) {
     const std::size_t bytes = std::size_t(now) * size_of(type);
     char* const own = at_byte(part, at, type);
     copy(at_byte(whole, cards_->rank() * count + at, type), own, bytes, s);
@@ -102,9 +115,9 @@ void CardCollectives::all_gather(const void* part, void* whole, std::int64_t cou
   });
 }
 
-void CardCollectives::exchange(const void* mine, void* theirs, std::int64_t count, DType type, void* stream) {
+void CardCollectives::exchange(const void* mine, void* theirs, std::int64_t count, DType type, Queue queue) {
   const auto most = std::int64_t(cards_->piece_bytes() / size_of(type));
-  in_pieces(count, type, most, stream, [&](std::int64_t at, std::int64_t now, CardLane& lane, void* s) {
+  in_pieces(count, type, most, queue, [&](std::int64_t at, std::int64_t now, CardLane& lane, void* s) {
     const std::size_t bytes = std::size_t(now) * size_of(type);
     lane.send([&](int to) { return Piece{at_byte(mine, to * count + at, type), bytes}; }, s);
     for (int i = 0; i < cards_->ranks(); ++i) {
@@ -115,27 +128,27 @@ void CardCollectives::exchange(const void* mine, void* theirs, std::int64_t coun
   });
 }
 
-void CardCollectives::reduce_scatter(const void* whole, void* part, std::int64_t count, DType type, int divisor, void* stream) {
+void CardCollectives::reduce_scatter(const void* whole, void* part, std::int64_t count, DType type, int divisor, Queue queue) {
   const auto most = std::int64_t(cards_->piece_bytes() / size_of(type));
-  in_pieces(count, type, most, stream, [&](std::int64_t at, std::int64_t now, CardLane& lane, void* s) {
+  in_pieces(count, type, most, queue, [&](std::int64_t at, std::int64_t now, CardLane& lane, void* s) {
     const std::size_t bytes = std::size_t(now) * size_of(type);
     lane.send([&](int to) { return Piece{at_byte(whole, to * count + at, type), bytes}; }, s);
     add(at_byte(whole, cards_->rank() * count + at, type), lane, now, type, divisor, at_byte(part, at, type), nullptr, s);
   });
 }
 
-void CardCollectives::all_reduce(void* data, std::int64_t count, DType type, int divisor, void* stream) {
+void CardCollectives::all_reduce(void* data, std::int64_t count, DType type, int divisor, Queue queue) {
   const std::size_t size = size_of(type);
   const std::int64_t ranks = cards_->ranks(), most = std::int64_t(cards_->piece_bytes() / size);
   if (ranks <= 2 || std::size_t(count) * size <= whole_until) {  // of two ranks, each sends as much either way
-    in_pieces(count, type, most, stream, [&](std::int64_t at, std::int64_t now, CardLane& lane, void* s) {
+    in_pieces(count, type, most, queue, [&](std::int64_t at, std::int64_t now, CardLane& lane, void* s) {
       char* const own = at_byte(data, at, type);
       lane.send([&](int) { return Piece{own, std::size_t(now) * size}; }, s);
       add(own, lane, now, type, divisor, own, nullptr, s);
     });
     return;
   }
-  in_pieces(count, type, most * ranks, stream, [&](std::int64_t at, std::int64_t now, CardLane& lane, void* s) {
+  in_pieces(count, type, most * ranks, queue, [&](std::int64_t at, std::int64_t now, CardLane& lane, void* s) {
     const std::int64_t part = std::min(most, ceil_div(ceil_div(now, ranks), grain) * grain);  // of a rank; the last ones' may be shorter
     const auto piece_of = [&](int rank) {
       const std::int64_t begin = std::min(now, rank * part), end = std::min(now, begin + part);

@@ -2,6 +2,7 @@
 // collectives.h on host memory. A call runs after what its stream was given before, and later work of the stream runs after it. The host waits
 // for nothing.
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -15,24 +16,36 @@ namespace headroom {
 
 class CardCollectives {
  public:
+  struct Queue {
+    void* stream = nullptr;
+    bool later = false;  // later work of the stream does not wait for the call: wait(ticket) makes it
+  };
   explicit CardCollectives(std::unique_ptr<dist::Cards>, int device);
 
-  void broadcast(void* data, std::int64_t count, DType, int root, void* stream);
-  void all_reduce(void* data, std::int64_t count, DType, int divisor, void* stream);  // in place
-  void all_gather(const void* part, void* whole, std::int64_t count, DType, void* stream);
-  void reduce_scatter(const void* whole, void* part, std::int64_t count, DType, int divisor, void* stream);
-  void exchange(const void* mine, void* theirs, std::int64_t count, DType, void* stream);
+  void broadcast(void* data, std::int64_t count, DType, int root, Queue);
+  void all_reduce(void* data, std::int64_t count, DType, int divisor, Queue);  // in place
+  void all_gather(const void* part, void* whole, std::int64_t count, DType, Queue);
+  void reduce_scatter(const void* whole, void* part, std::int64_t count, DType, int divisor, Queue);
+  void exchange(const void* mine, void* theirs, std::int64_t count, DType, Queue);
   const dist::Cards& cards() const { return *cards_; }
+
+  std::int64_t next_ticket() const { return calls_ + 1; }  // of the next call
+  void wait(std::int64_t ticket, void* stream) const;      // later work of the stream runs after the call. Another thread may ask
+  bool done(std::int64_t ticket) const;
 
  private:
   template <class Body>
-  void in_pieces(std::int64_t count, DType, std::int64_t most, void* stream, Body&& body);
+  void in_pieces(std::int64_t count, DType, std::int64_t most, Queue, Body&& body);
   void add(const char* own, dist::CardLane&, std::int64_t count, DType, int divisor, char* to, char* also, void* stream) const;
   void copy(char* to, const char* from, std::size_t bytes, void* stream) const;
 
   std::unique_ptr<dist::Cards> cards_;
   std::vector<std::unique_ptr<UrgentStream>> streams_;  // of lanes that share a call; a lane that has a call alone works on the caller's
-  std::vector<Event> events_;
+  // Of the last calls, one for each lane: their ends. An older call's is a later one's, which comes after it on the same lane.
+  static constexpr std::int64_t kept = 256;
+  std::vector<Event> ends_, begin_;
+  const Event& end_of(std::int64_t ticket, int lane) const { return ends_[std::size_t(ticket % kept * cards_->lanes() + lane)]; }
+  std::atomic<std::int64_t> calls_{0};
   int next_lane_ = 0;
 };
 

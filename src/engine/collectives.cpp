@@ -42,9 +42,9 @@ void Collectives::carries(std::string_view what) {
   std::copy(what.begin(), what.end(), what_.begin());
 }
 
-void Collectives::next_on(void* stream) {
+void Collectives::next_on(CardCollectives::Queue queue) {
   check(cards_ != nullptr, Code::bad_argument, "the ranks' GPUs are not joined: headroom_comm_join_gpu comes first, on every rank");
-  stream_ = stream;
+  queue_ = queue;
 }
 
 void Collectives::join_gpus(const std::function<std::unique_ptr<CardCollectives>()>& join) {
@@ -52,13 +52,13 @@ void Collectives::join_gpus(const std::function<std::unique_ptr<CardCollectives>
   if (!cards_) cards_ = join();
 }
 
-std::optional<void*> Collectives::agree(Collective call, std::int64_t count, DType type, int how) {
-  const auto stream = std::exchange(stream_, {});
+std::optional<CardCollectives::Queue> Collectives::agree(Collective call, std::int64_t count, DType type, int how) {
+  const auto queue = std::exchange(queue_, {});
   const Asked mine{.call = std::int64_t(call),
                    .count = count,
                    .dtype = std::int64_t(type),
                    .how = how,
-                   .on_gpu = stream.has_value(),
+                   .on_gpu = queue.has_value(),
                    .what = std::exchange(what_, {})};
   asked_.resize(std::size_t(comm_.ranks()));
   const auto words = std::int64_t(sizeof(Asked) / 8);
@@ -72,7 +72,7 @@ std::optional<void*> Collectives::agree(Collective call, std::int64_t count, DTy
     if (asked_[std::size_t(r)] != asked_[0])
       throw Differs(Code::bad_argument, fmt::format("ranks ask for different calls: rank 0 for {}, rank {} for {}", said(0), r, said(r)));
   }
-  return stream;
+  return queue;
 }
 
 void Collectives::barrier() { agree(Collective::barrier, 0, DType::u8, 0); }
@@ -81,17 +81,17 @@ void Collectives::leave() { agree(Collective::leave, 0, DType::u8, 0); }
 
 void Collectives::broadcast(void* data, std::int64_t count, DType type, int root) {
   check(root >= 0 && root < comm_.ranks(), Code::bad_argument, "broadcast: there is no rank {} among {}", root, comm_.ranks());
-  if (const auto stream = agree(Collective::broadcast, count, type, root)) return cards_->broadcast(data, count, type, root, *stream);
+  if (const auto queue = agree(Collective::broadcast, count, type, root)) return cards_->broadcast(data, count, type, root, *queue);
   comm_.broadcast(flat_view(data, type, count), root, nullptr);
 }
 
 void Collectives::all_gather(const void* part, void* whole, std::int64_t count, DType type) {
-  if (const auto stream = agree(Collective::all_gather, count, type, 0)) return cards_->all_gather(part, whole, count, type, *stream);
+  if (const auto queue = agree(Collective::all_gather, count, type, 0)) return cards_->all_gather(part, whole, count, type, *queue);
   comm_.gather(flat_view(part, type, count), flat_view(whole, type, count * comm_.ranks()), nullptr);
 }
 
 void Collectives::exchange(const void* mine, void* theirs, std::int64_t count, DType type) {
-  if (const auto stream = agree(Collective::exchange, count, type, 0)) return cards_->exchange(mine, theirs, count, type, *stream);
+  if (const auto queue = agree(Collective::exchange, count, type, 0)) return cards_->exchange(mine, theirs, count, type, *queue);
   comm_.exchange(flat_view(mine, type, count * comm_.ranks()), flat_view(theirs, type, count * comm_.ranks()), nullptr);
 }
 
@@ -104,8 +104,8 @@ void Collectives::add(const char* parts, std::int64_t count, DType type, Reducti
 void Collectives::all_reduce(void* data, std::int64_t count, DType type, Reduction reduction) {
   check(type != DType::i32, Code::unsupported, "all_reduce: sums are of fp32, bf16 and fp16, not of int32");
   const std::int64_t ranks = comm_.ranks();
-  if (const auto stream = agree(Collective::all_reduce, count, type, int(reduction)))
-    return cards_->all_reduce(data, count, type, reduction == Reduction::mean ? int(ranks) : 1, *stream);
+  if (const auto queue = agree(Collective::all_reduce, count, type, int(reduction)))
+    return cards_->all_reduce(data, count, type, reduction == Reduction::mean ? int(ranks) : 1, *queue);
   const std::size_t size = size_of(type);
   for (std::int64_t at = 0; at < count; at += ranks * piece) {
     const std::int64_t now = std::min(ranks * piece, count - at), part = (now + ranks - 1) / ranks;
@@ -124,8 +124,8 @@ void Collectives::all_reduce(void* data, std::int64_t count, DType type, Reducti
 void Collectives::reduce_scatter(const void* whole, void* part, std::int64_t count, DType type, Reduction reduction) {
   check(type != DType::i32, Code::unsupported, "reduce_scatter: sums are of fp32, bf16 and fp16, not of int32");
   const std::int64_t ranks = comm_.ranks();
-  if (const auto stream = agree(Collective::reduce_scatter, count, type, int(reduction)))
-    return cards_->reduce_scatter(whole, part, count, type, reduction == Reduction::mean ? int(ranks) : 1, *stream);
+  if (const auto queue = agree(Collective::reduce_scatter, count, type, int(reduction)))
+    return cards_->reduce_scatter(whole, part, count, type, reduction == Reduction::mean ? int(ranks) : 1, *queue);
   const std::size_t size = size_of(type);
   for (std::int64_t at = 0; at < count; at += piece) {
     const std::int64_t now = std::min(piece, count - at);

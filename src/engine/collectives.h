@@ -29,8 +29,8 @@ class Collectives {
  public:
   explicit Collectives(dist::Comm& comm) : comm_(comm) {}
 
-  void carries(std::string_view what);  // the next call: compared, and named where it differs
-  void next_on(void* stream);           // the next call is on memory of the joined GPU, in the order of this cudaStream_t
+  void carries(std::string_view what);   // the next call: compared, and named where it differs
+  void next_on(CardCollectives::Queue);  // the next call is on memory of the joined GPU
 
   void barrier();
   void broadcast(void* data, std::int64_t count, DType, int root);
@@ -48,14 +48,14 @@ class Collectives {
     std::array<char, 48> what{};  // with a zero behind it
     bool operator==(const Asked&) const = default;
   };
-  std::optional<void*> agree(Collective, std::int64_t count, DType, int how);  // the stream, where the call is on the GPU
+  std::optional<CardCollectives::Queue> agree(Collective, std::int64_t count, DType, int how);  // where the call is on the GPU
   void add(const char* parts, std::int64_t count, DType, Reduction, char* sum) const;
   char* room(std::vector<char>&, std::size_t bytes) const;
 
   dist::Comm& comm_;
   std::array<char, 48> what_{};
   std::vector<Asked> asked_;
-  std::optional<void*> stream_;
+  std::optional<CardCollectives::Queue> queue_;
   std::unique_ptr<CardCollectives> cards_;
   std::vector<char> mine_, theirs_, sums_;
 };

@@ -42,10 +42,10 @@ template <class T>
 void everything(CardCollectives& cards, int rank, int ranks, DType type, std::int64_t count) {
   for (const int divisor : {1, ranks}) {
     auto sum = values_of<T>(rank, count);
-    cards.all_reduce(sum.data(), count, type, divisor, nullptr);
+    cards.all_reduce(sum.data(), count, type, divisor, {});
     const auto whole = values_of<T>(rank, count * ranks);
     std::vector<T> part(std::size_t(count), T{});
-    cards.reduce_scatter(whole.data(), part.data(), count, type, divisor, nullptr);
+    cards.reduce_scatter(whole.data(), part.data(), count, type, divisor, {});
     for (std::int64_t i = 0; i < count; ++i) {
       ASSERT_TRUE(same_bits(sum[std::size_t(i)], in_order<T>(ranks, i, divisor))) << "all_reduce of " << count << ", element " << i;
       ASSERT_TRUE(same_bits(part[std::size_t(i)], in_order<T>(ranks, rank * count + i, divisor)))
@@ -54,11 +54,11 @@ void everything(CardCollectives& cards, int rank, int ranks, DType type, std::in
   }
   const auto mine = values_of<T>(rank, count * ranks);
   std::vector<T> gathered(std::size_t(count * ranks), T{}), exchanged = gathered;
-  cards.all_gather(mine.data(), gathered.data(), count, type, nullptr);
-  cards.exchange(mine.data(), exchanged.data(), count, type, nullptr);
+  cards.all_gather(mine.data(), gathered.data(), count, type, {});
+  cards.exchange(mine.data(), exchanged.data(), count, type, {});
   auto in_place = std::vector<T>(std::size_t(count * ranks), T{});
   std::copy_n(mine.begin(), count, in_place.begin() + rank * count);
-  cards.all_gather(in_place.data() + rank * count, in_place.data(), count, type, nullptr);
+  cards.all_gather(in_place.data() + rank * count, in_place.data(), count, type, {});
   for (int r = 0; r < ranks; ++r)
     for (std::int64_t i = 0; i < count; ++i) {
       const auto at = std::size_t(r * count + i);
@@ -68,7 +68,7 @@ void everything(CardCollectives& cards, int rank, int ranks, DType type, std::in
     }
   for (int root = 0; root < ranks; ++root) {
     auto all = values_of<T>(rank, count);
-    cards.broadcast(all.data(), count, type, root, nullptr);
+    cards.broadcast(all.data(), count, type, root, {});
     for (std::int64_t i = 0; i < count; ++i) ASSERT_TRUE(same_bits(all[std::size_t(i)], value_of<T>(root, i))) << "broadcast of " << count;
   }
 }
@@ -104,16 +104,16 @@ TEST(CardCollectives, ACallOnAGpuAndOneOnTheHostAreDifferentCalls) {
   dist::as_threads(2, [&](dist::Comm& comm) {
     Collectives calls(comm);
     float x = 1;
-    if (comm.rank() == 0) EXPECT_THROW(calls.next_on(nullptr), Error);  // no GPU was joined: no collective call, and none is begun
+    if (comm.rank() == 0) EXPECT_THROW(calls.next_on({}), Error);  // no GPU was joined: no collective call, and none is begun
     calls.join_gpus([&] { return std::make_unique<CardCollectives>(dist::Cards::over(comm, 1 << 16), 0); });
     calls.join_gpus([]() -> std::unique_ptr<CardCollectives> { throw Error(Code::bad_argument, "joined twice"); });
-    if (comm.rank() == 0) calls.next_on(nullptr);
+    if (comm.rank() == 0) calls.next_on({});
     std::string said;
     try {
       calls.all_reduce(&x, 1, DType::f32, Reduction::sum);
     } catch (const Differs& e) { said = e.what(); }
     EXPECT_EQ(said, "ranks ask for different calls: rank 0 for all_reduce of 1 fp32, sum, on a GPU, rank 1 for all_reduce of 1 fp32, sum");
-    calls.next_on(nullptr);
+    calls.next_on({});
     calls.all_reduce(&x, 1, DType::f32, Reduction::mean);
     EXPECT_EQ(x, 1.f);
     said.clear();

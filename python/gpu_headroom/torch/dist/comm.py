@@ -1,7 +1,6 @@
 """Collectives on tensors: the C interface's, in order, now or later."""
 
 import atexit
-import contextlib
 import ctypes as c
 import os
 import queue
@@ -25,15 +24,23 @@ _increment_version = getattr(torch.autograd.graph, "increment_version", lambda t
 class Work:
     """A call that was begun. wait() returns its result. On a GPU the current stream waits for it, and the host does not."""
 
+    _result: Any = None
+
+    def is_completed(self) -> bool:
+        raise NotImplementedError
+
+    def wait(self) -> Any:
+        raise NotImplementedError
+
+
+class _OnHost(Work):
+    """By the thread that makes calls; of a GPU's tensors, through the host."""
+
     def __init__(self) -> None:
         self._done = threading.Event()
-        self._result: Any = None
+        self._device: Optional[torch.device] = None  # a GPU
         self._error: Optional[BaseException] = None
         self._event: Optional[torch.cuda.Event] = None
-        self._stream: Any = None  # on which the call's tensors were used last, before it began
-        self._side: Any = None  # on which the call runs
-        self._held: "tuple[torch.Tensor, ...]" = ()  # whose memory no other tensor may have before a stream has waited
-        self._check: Callable[[], None] = _nothing
 
     def is_completed(self) -> bool:
         return self._done.is_set() and (self._event is None or self._event.query())
@@ -43,23 +50,43 @@ class Work:
         if self._error is not None:
             raise self._error
         if self._event is not None:
-            self._check()
-            current = torch.cuda.current_stream(self._side.device)
+            current = torch.cuda.current_stream(self._device)
             current.wait_event(self._event)
+            self._result.record_stream(current)
+        return self._result
+
+
+class _OnCard(Work):
+    """On the queues of the ranks' GPUs. Its tensors' memory is kept until a stream has waited."""
+
+    def __init__(self, comm: "Comm", ticket: int, stream: Any, result: Any, back: "Optional[Callable[[], Any]]", held: Any) -> None:
+        self._comm, self._ticket, self._stream, self._result, self._back, self._held = comm, ticket, stream, result, back, held
+
+    def is_completed(self) -> bool:
+        done = c.c_int32()
+        lib.call("headroom_comm_done", self._comm, self._ticket, c.byref(done))
+        return bool(done.value)
+
+    def wait(self) -> Any:
+        current = torch.cuda.current_stream(self._stream.device)
+        lib.call("headroom_comm_wait", self._comm, self._ticket, current.cuda_stream)
+        if self._held is not None:
             if current != self._stream:
-                for t in (*self._held, self._result):
+                for t in (self._held, self._result):
                     t.record_stream(current)
-            self._held = ()
+            if self._back is not None:
+                with torch.no_grad():
+                    self._back()
+            self._held = self._back = None
         return self._result
 
     def __del__(self) -> None:
-        if self._held and not self._event.query():  # type: ignore[union-attr]
-            for t in (*self._held, self._result):
-                t.record_stream(self._side)
-
-
-def _nothing() -> None:
-    pass
+        if self._held is None or self._comm._closed:
+            return
+        # No stream has waited: what takes the memory next comes after the call.
+        if lib.library().headroom_comm_wait(self._comm, self._ticket, self._stream.cuda_stream) == 0 and self._back is not None:
+            with torch.no_grad(), torch.cuda.stream(self._stream):
+                self._back()
 
 
 def _run(jobs):
@@ -138,10 +165,10 @@ class Comm:
         self._written(name, tensor)
         root = self._argument(name, lambda: lib.whole(root, "root", 0, self.ranks - 1, "the rank whose values all get"))
 
-        def call(whole, stream):
+        def call(whole, queue):
             data, count, dtype, back = _as_elements(whole)
-            self._call("headroom_comm_broadcast", what, stream, data.data_ptr(), count, dtype, root)
-            back()
+            self._call("headroom_comm_broadcast", what, queue, data.data_ptr(), count, dtype, root)
+            return back, data
 
         return self._in_place(tensor, call, later)
 
@@ -154,8 +181,9 @@ class Comm:
         self._written("all_reduce", tensor)
         dtype, how = self._summed("all_reduce", tensor, reduction)
 
-        def call(whole, stream):
-            self._call("headroom_comm_all_reduce", what, stream, whole.data_ptr(), whole.numel(), dtype, how)
+        def call(whole, queue):
+            self._call("headroom_comm_all_reduce", what, queue, whole.data_ptr(), whole.numel(), dtype, how)
+            return None, whole
 
         return self._in_place(tensor, call, later)
 
@@ -167,11 +195,11 @@ class Comm:
         """[ranks, *tensor.shape]: row r came from rank r."""
         self._tensor("all_gather", tensor)
 
-        def call(part, made, stream):
+        def call(part, made, queue):
             data, count, dtype, _ = _as_elements(part)
             whole, _, _, back = _as_elements(made, self.ranks)
-            self._call("headroom_comm_all_gather", what, stream, data.data_ptr(), whole.data_ptr(), count, dtype)
-            back()
+            self._call("headroom_comm_all_gather", what, queue, data.data_ptr(), whole.data_ptr(), count, dtype)
+            return back, data
 
         return self._made(tensor, (self.ranks, *tensor.shape), call, later)
 
@@ -185,8 +213,9 @@ class Comm:
         dtype, how = self._summed("reduce_scatter", tensor, reduction)
         self._rows("reduce_scatter", tensor)
 
-        def call(whole, made, stream):
-            self._call("headroom_comm_reduce_scatter", what, stream, whole.data_ptr(), made.data_ptr(), made.numel(), dtype, how)
+        def call(whole, made, queue):
+            self._call("headroom_comm_reduce_scatter", what, queue, whole.data_ptr(), made.data_ptr(), made.numel(), dtype, how)
+            return None, whole
 
         return self._made(tensor, tuple(tensor.shape[1:]), call, later)
 
@@ -199,11 +228,11 @@ class Comm:
         self._tensor("exchange", tensor)
         self._rows("exchange", tensor)
 
-        def call(whole, made, stream):
+        def call(whole, made, queue):
             mine, count, dtype, _ = _as_elements(whole, self.ranks)
             theirs, _, _, back = _as_elements(made, self.ranks)
-            self._call("headroom_comm_exchange", what, stream, mine.data_ptr(), theirs.data_ptr(), count // self.ranks, dtype)
-            back()
+            self._call("headroom_comm_exchange", what, queue, mine.data_ptr(), theirs.data_ptr(), count // self.ranks, dtype)
+            return back, mine
 
         return self._made(tensor, tuple(tensor.shape), call, later)
 
@@ -256,17 +285,14 @@ class Comm:
 
         self._argument(name, check)
 
-    def _call(self, name, what, stream, *arguments):
+    def _call(self, name, what, queue, *arguments):
         if self._closed:
             raise RuntimeError("this rank has left: its Comm is closed")
         if what:
             lib.call("headroom_comm_carries", self, what.encode())
-        if stream is not None:
-            lib.call("headroom_comm_on_stream", self, stream.cuda_stream)
+        if queue is not None:
+            queue()
         lib.call(name, self, *arguments)
-
-    def _check(self):
-        lib.call("headroom_comm_check", self)
 
     # ---- now or later, on the host, from card to card, or from cards through the host
 
@@ -305,45 +331,59 @@ class Comm:
     def _in_place(self, tensor, call, later):
         tensor = tensor.detach()
 
-        def work(made, stream):
-            whole = tensor.contiguous() if stream is not None else tensor.cpu().contiguous()
-            call(whole, stream)
-            if whole.data_ptr() != tensor.data_ptr() or whole.device != tensor.device:
-                tensor.copy_(whole)
-            else:
+        def work(_, queue):
+            whole = tensor.contiguous() if queue is not None else tensor.cpu().contiguous()
+            back, held = call(whole, queue)
+            if whole.data_ptr() == tensor.data_ptr() and whole.device == tensor.device:
                 _increment_version(tensor)
-            return tensor
+                return tensor, back, held
+
+            def to_its_place():
+                if back is not None:
+                    back()
+                tensor.copy_(whole)
+
+            return tensor, to_its_place, held
 
         return self._begin(work, tensor, None, later)
 
     def _made(self, tensor, shape, call, later):
         tensor = tensor.detach()
 
-        def work(made, stream):
-            if stream is not None:
-                call(tensor.contiguous(), made, stream)
-                return made
-            host = tensor.cpu().contiguous()
-            made = torch.empty(shape, dtype=tensor.dtype)
-            call(host, made, None)
-            return made.to(tensor.device)
+        def work(made, queue):
+            if queue is not None:
+                return (made, *call(tensor.contiguous(), made, queue))
+            host, made = tensor.cpu().contiguous(), torch.empty(shape, dtype=tensor.dtype)
+            back, _ = call(host, made, None)
+            if back is not None:
+                back()
+            return made.to(tensor.device), None, None
 
         return self._begin(work, tensor, shape, later)
 
     def _begin(self, work, tensor, shape, later):
         if self._from_card_to_card(tensor):
-            return self._queue(work, tensor, shape, later)
+            return self._on_cards(work, tensor, shape, later)
+
+        def on_host():
+            made, back, _ = work(None, None)
+            if back is not None:
+                back()
+            return made
+
         if not later:
             self._finish_begun()
             with torch.no_grad():
-                return work(None, None)
-        done = Work()
+                return on_host()
+        done = _OnHost()
         self._last = done._done
         stream = ready = None
         if tensor.is_cuda:
-            stream, done._stream = self._side(tensor.device), torch.cuda.current_stream(tensor.device)
-            done._side = stream
-            ready = done._stream.record_event()
+            done._device = tensor.device
+            stream = self._streams.get(tensor.device)
+            if stream is None:
+                stream = self._streams[tensor.device] = torch.cuda.Stream(tensor.device)
+            ready = torch.cuda.current_stream(tensor.device).record_event()
             tensor.record_stream(stream)
 
         def job():
@@ -351,9 +391,9 @@ class Comm:
                 with torch.no_grad(), torch.cuda.stream(stream):
                     if ready is not None:
                         stream.wait_event(ready)
-                    done._result = work(None, None)
+                    done._result = on_host()
                     if ready is not None:
-                        done._event, done._stream = stream.record_event(), stream
+                        done._event = stream.record_event()
             except BaseException as error:  # noqa: BLE001: wait() raises it
                 done._error = error
             done._done.set()
@@ -364,29 +404,20 @@ class Comm:
         self._jobs.put(job)
         return done
 
-    def _side(self, device):
-        stream = self._streams.get(device)
-        if stream is None:
-            stream = self._streams[device] = torch.cuda.Stream(device, priority=-1)  # what others wait for
-        return stream
-
-    def _queue(self, work, tensor, shape, later):
-        """On the GPU's own queues: the host goes on when the other ranks' hosts have come to the call."""
+    def _on_cards(self, work, tensor, shape, later):
+        """On the GPUs' own queues: the host goes on when the other ranks' hosts have come to the call."""
         self._finish_begun()
         current = torch.cuda.current_stream(tensor.device)
         with torch.no_grad():
             made = None if shape is None else torch.empty(shape, dtype=tensor.dtype, device=tensor.device)
             if not later:
-                return work(made, current)
-            done = Work()
-            done._stream, done._side, done._check = current, self._side(tensor.device), self._check
-            done._side.wait_stream(current)
-            with torch.cuda.stream(done._side) if not tensor.is_contiguous() else contextlib.nullcontext():  # for a copy of it
-                done._result = work(made, done._side)
-            done._event = done._side.record_event()
-            done._held = (tensor,)
-            done._done.set()
-            return done
+                result, back, _ = work(made, lambda: lib.call("headroom_comm_on_stream", self, current.cuda_stream))
+                if back is not None:
+                    back()
+                return result
+            ticket = c.c_int64()
+            result, back, held = work(made, lambda: lib.call("headroom_comm_later", self, current.cuda_stream, c.byref(ticket)))
+        return _OnCard(self, ticket.value, current, result, back, held)
 
     def _finish_begun(self):
         """Calls that were begun come first; their errors are wait()'s."""
@@ -399,10 +430,10 @@ def _as_elements(whole, rows=1):
     """What the C interface moves: (tensor, elements, dtype, what brings them back where they are a copy). Other types go as int32."""
     dtype = _SUMMED.get(whole.dtype)
     if dtype is not None:
-        return whole, whole.numel(), dtype, _nothing
+        return whole, whole.numel(), dtype, None
     size = whole.numel() * whole.element_size()
     if size % (4 * rows) == 0:
-        return whole, size // 4, _WORDS, _nothing
+        return whole, size // 4, _WORDS, None
     flat = whole.as_strided((whole.numel(),), (1,)).view(torch.uint8).view(rows, -1)
     words = torch.zeros(rows, (flat.shape[1] + 3) // 4 * 4, dtype=torch.uint8, device=whole.device)
     words[:, : flat.shape[1]] = flat
