@@ -5,8 +5,10 @@ Exit code 77 says: skipped, and why. Runs on the CPU, and on a GPU where there i
 
 import contextlib
 import copy
+import importlib.util
 import sys
 import unittest
+import unittest.mock
 
 try:
     import torch
@@ -21,6 +23,7 @@ import gpu_headroom.torch as ht
 from draws import kept
 from gpu_headroom.torch import models
 
+OLD = importlib.util.find_spec("transformers.masking_utils") is None  # before 4.53: masks are tensors, and fewer models ask the interface
 DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
 LENGTH, WINDOW = 48, 16
 
@@ -61,6 +64,8 @@ def kinds():
     )  # fmt: skip
     for name, model, settings in every:
         config = getattr(transformers, name + "Config", None)
+        if OLD and name in ("ModernBert", "Bert", "T5", "ViT"):  # refused in a sentence, or never asked
+            continue
         if config is not None and hasattr(transformers, model):
             yield name, getattr(transformers, model), config, settings
 
@@ -219,9 +224,11 @@ class ModelsTest(unittest.TestCase):
                     self.skipTest(str(refused))
                 ours = made(model, config, "headroom", torch.float32, device, eager.state_dict())
                 for cache in (None, "static"):
+                    if OLD and (name, cache) == ("Gemma2", "static"):  # eager attention's own masks do not fit
+                        continue
                     with self.subTest(model=name, cache=cache, device=device), ht.replace_sdpa() as seen:
                         asked = dict(input_ids=tokens.to(device), attention_mask=real.to(device), max_new_tokens=6, do_sample=False,
-                                     eos_token_id=None, output_logits=True, return_dict_in_generate=True, disable_compile=True,
+                                     eos_token_id=None, output_logits=True, return_dict_in_generate=True, **({} if OLD else {"disable_compile": True}),
                                      **({} if cache is None else {"cache_implementation": cache}))  # fmt: skip
                         want, got = eager.generate(**asked), ours.generate(**asked)
                         self.assertTrue(torch.equal(got.sequences, want.sequences))
@@ -239,6 +246,7 @@ class ModelsTest(unittest.TestCase):
         eager = made(model, config, "eager", torch.float32, "cpu")
         return eager, made(model, config, "headroom", torch.float32, "cpu", eager.state_dict())
 
+    @unittest.skipIf(OLD, "its masks do not say what they are made from")
     def test_packed_documents_are_apart(self):
         """Against each document alone, so that a test without documents cannot pass."""
         settings = dict(vocab_size=300, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
@@ -275,6 +283,7 @@ class ModelsTest(unittest.TestCase):
                     self.assertLess((a - b).abs().max().item(), 1e-4)
                 self.assertEqual((seen.served, dict(seen.left)), (12, {}), seen.explain())
 
+    @unittest.skipIf(OLD, "its masks do not say what they are made from")
     def test_models_that_read_the_mask_themselves(self):
         """They add it to their scores, and never ask transformers' attention interface: right, and explained."""
         sizes = dict(vocab_size=300, pad_token_id=0, bos_token_id=1, eos_token_id=2)
@@ -295,6 +304,7 @@ class ModelsTest(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "FalconForCausalLM chooses among attention classes of its own.*'sdpa' inside .*replace_sdpa"):
             self.twins("Falcon", "FalconForCausalLM", dict(sizes, hidden_size=64, num_hidden_layers=2, num_attention_heads=4))
 
+    @unittest.skipIf(OLD, "its masks do not say what they are made from")
     def test_a_mask_is_moved_as_a_tensor_is(self):
         _, net = self.twins("Llama", "LlamaForCausalLM", dict(vocab_size=300, hidden_size=64, intermediate_size=128, num_hidden_layers=1,
                                                               num_attention_heads=4))  # fmt: skip
@@ -309,6 +319,23 @@ class ModelsTest(unittest.TestCase):
         self.assertEqual(mask.to(torch.float64).dtype, torch.float64)
         self.assertTrue(torch.equal(mask[:, :, :2], mask.added()[:, :, :2]))
 
+    def test_a_padding_that_leaves_the_order_to_the_module(self):
+        """As GPT-2's before transformers 4.53: its order of tokens is a buffer of the module."""
+        g = torch.Generator().manual_seed(3)
+        q, k, v = (torch.randn(2, 2, 12, 16, generator=g) for _ in range(3))
+        module = torch.nn.Module()
+        module.bias, module.is_causal = torch.ones(1, 1, 20, 20, dtype=torch.bool).tril(), True
+        padding = torch.zeros(2, 1, 1, 12)
+        padding[1, ..., :5] = torch.finfo(torch.float32).min
+        want = torch.nn.functional.scaled_dot_product_attention(q, k, v, module.bias[..., :12, :12] & (padding == 0)).transpose(1, 2)
+        with unittest.mock.patch.dict(sys.modules), ht.replace_sdpa() as seen:
+            sys.modules.pop("transformers.masking_utils", None)
+            for given in (padding, padding.clone()):
+                got = models.attend(module, q, k, v, given, is_causal=False)[0]
+                self.assertLess((got[0] - want[0]).abs().max().item(), 1e-5)
+                self.assertLess((got[1, 5:] - want[1, 5:]).abs().max().item(), 1e-5)
+        self.assertEqual(seen.served, 2, seen.explain())
+
     def test_what_is_left_is_right(self):
         g = torch.Generator().manual_seed(3)
         tokens = torch.randint(3, 300, (2, 30), generator=g)
@@ -321,11 +348,13 @@ class ModelsTest(unittest.TestCase):
         five = four + torch.linspace(0, 1, 30)  # not only 0 and the lowest
         chosen = {name: (model, config(**settings)) for name, model, config, settings in kinds() if name in ("Llama", "Gemma2", "GPT2")}
         for name, (model, config) in chosen.items():
+            if OLD and name == "GPT2":  # it takes no mask of four dimensions
+                continue
             torch.manual_seed(1)
             nets = [made(model, config, "eager", torch.float32, "cpu")]
             nets += [made(model, config, how, torch.float32, "cpu", nets[0].state_dict()) for how in ("headroom",)]
             served = (four, padded, wider)
-            cases = [(holes, "padding between the tokens"), (five, "the mask is a tensor .*a bias"), *((one, "served by headroom: 2") for one in served)]
+            cases = [(holes, "a hole between the keys" if OLD else "padding between the tokens"), (five, "the mask is a tensor .*a bias"), *((one, "served by headroom: 2") for one in served)]
             for said, words in cases:
                 with self.subTest(model=name, words=words), ht.replace_sdpa() as seen:
                     want, got = (net(tokens, attention_mask=four if said is wider and net is nets[0] else said).logits for net in nets)
@@ -342,6 +371,7 @@ class ModelsTest(unittest.TestCase):
         self.assertNotEqual(ht.explain(), before)
         self.assertIn("served by headroom", before)
 
+    @unittest.skipIf(OLD, "its masks do not say what they are made from")
     def test_compiled(self):
         tokens = torch.randint(3, 300, (2, 30), generator=torch.Generator().manual_seed(3))
         for name, model, config, settings in kinds():

@@ -6,6 +6,7 @@ A mask is known by the function of transformers that describes it. What it says 
 import copy
 import functools
 import sys
+import weakref
 
 import torch
 
@@ -272,6 +273,25 @@ def _own_attention(module, query, key, value, attention_mask, softcap, s_aux, ar
     return eager(module, query, key, value, attention_mask, softcap=softcap, s_aux=s_aux, **arguments)
 
 
+_ordered: "list" = [None, None, None]  # the last mask that got its order, its version, and what became of it: a model's layers share it
+
+
+def _with_order(module, query, key, mask):
+    """GPT-2 before transformers 4.53 gives an attention whose name it does not know its padding alone, [batch, 1, 1, keys], and leaves the order
+    of tokens to eager's: a buffer of the module. Here it is put into the mask."""
+    if not isinstance(mask, torch.Tensor) or mask.dim() != 4 or mask.shape[2] != 1 or query.shape[2] == 1 or "transformers.masking_utils" in sys.modules:
+        return mask
+    order = getattr(module, "bias", None)
+    if not isinstance(order, torch.Tensor) or order.dtype != torch.bool or order.dim() != 4 or getattr(module, "is_cross_attention", False):
+        return mask
+    before, version, made = _ordered
+    if before is None or before() is not mask or version != mask._version or made.shape[2:] != (query.shape[2], key.shape[2]):
+        seen = order[..., key.shape[2] - query.shape[2] : key.shape[2], : key.shape[2]]
+        made = torch.where(seen, mask, torch.finfo(mask.dtype).min)
+        _ordered[:] = weakref.ref(mask), mask._version, made
+    return made
+
+
 def attend(
     module, query, key, value, attention_mask, dropout=0.0, scaling=None, sliding_window=None, softcap=None, is_causal=None, s_aux=None,
     position_bias=None, **kwargs,
@@ -279,6 +299,7 @@ def attend(
     """transformers' attention interface: query [batch, heads, len, head_dim]; the result is [batch, len, heads, head_dim]."""
     if isinstance(attention_mask, Mask) and attention_mask.plain:
         attention_mask, is_causal = None, True
+    attention_mask = _with_order(module, query, key, attention_mask)
     given = is_causal
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     window = cu_q = cu_k = reason = None
