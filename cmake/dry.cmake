@@ -4,7 +4,7 @@
 # whoever asks for the driver by that name gets the library that is loaded already.
 file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/dry/library/*.cpp)
 add_library(headroom_dry SHARED ${sources})
-foreach(alone batch_norm dnn names nvml recorder recurrent values)  # names of their own mean something else in another, or declare every function
+foreach(alone batch_norm dnn host names nvml recorder recurrent values)  # names of their own mean something else in another, or declare every function
   set_source_files_properties(${PROJECT_SOURCE_DIR}/src/dry/library/${alone}.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endforeach()
 set(exports ${PROJECT_SOURCE_DIR}/cmake/dry.map)

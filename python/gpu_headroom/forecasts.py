@@ -113,6 +113,7 @@ class Forecast:
     ms: Optional[float]  # expected, where steps of such a machine were measured, and between what it lies; else None
     ms_low: Optional[float]
     ms_high: Optional[float]
+    ms_by: str  # what the interval stands on, or why there is no ms
     at_peak_bytes: Dict[str, int]  # by phase
     components: List[Component] = dataclasses.field(repr=False)
     timeline: List[Moment] = dataclasses.field(repr=False)

@@ -194,6 +194,7 @@ Json forecast_answer(Request& r) {
               {"ms", f.expected ? Json(f.expected->ms) : Json()},
               {"ms_low", f.expected ? Json(f.expected->low_ms) : Json()},
               {"ms_high", f.expected ? Json(f.expected->high_ms) : Json()},
+              {"ms_by", f.expected ? f.expected->by : f.why_no_ms},
               {"at_peak_bytes", phases},
               {"components", components_of(f)}};
   if (asked.timeline) out["timeline"] = timeline_of(f);

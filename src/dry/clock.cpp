@@ -10,6 +10,9 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/error.h"
+#include "base/text.h"
+
 namespace headroom::dry {
 
 namespace {
@@ -146,7 +149,18 @@ double strided_seconds(const Launch& l, std::string_view name, double& bytes, co
 // A step of a program as it goes through the card.
 class Running {
  public:
-  Running(const Process& process, const Rates& rates) : process_(process), rates_(rates) {}
+  // `counted`: the record has counts of the host.
+  Running(const Process& process, const Rates& rates, bool counted) : process_(process), rates_(rates), counted_(counted) {}
+
+  void operator()(const Head&, const HostWork& w) {
+    const HostRate& h = rates_.host;
+    host(w.functions * h.function_s + w.builtins * h.builtin_s + w.operations * h.operation_s + w.nodes * h.node_s +
+             double(w.bytes) * h.byte_s,
+         0);
+  }
+  void operator()(const Head&, const Block& b) {
+    if (b.bytes > 0) host(rates_.host.block_s, 0);
+  }
 
   void operator()(const Head&, const Launch& l) {
     const LaunchWork work = work_of(l, process_.name(l.name), rates_);
@@ -190,28 +204,26 @@ class Running {
       for (const auto& [which, done] : streams_)
         if (which.first == w.device && (w.what == WaitsFor::device || which.second == w.number)) until = std::max(until, done);
     }
-    host_ = std::max(host_, until) + rates_.wait_s;
+    host_ = std::max(host_, until);
+    host(rates_.host.wait_s, rates_.bare_wait_s);
   }
   void operator()(const Head&, const Graph& g) {
     if (g.done == GraphDone::begin) captures_ = true;
     if (g.done != GraphDone::launch) return;
-    host(rates_.graph_s);
+    host(rates_.host.graph_s, rates_.host.graph_s);
     double& done = stream(g.device, g.stream);
     for (const Given& w : graphs_[g.graph]) run(w, done);
   }
   void operator()(const Head&, const Mark& m) {
     const std::string_view what = process_.name(m.what);
-    if (what == "phase") {
-      const std::string_view phase = process_.name(m.text);
-      launch_s_ = phase.starts_with("backward")    ? rates_.backward_s
-                  : phase.starts_with("optimizer") ? rates_.optimizer_s
-                                                   : rates_.forward_s;
-    } else if (what == "step") {
-      end_step();
-    }
+    if (what == "step") end_step();
+    if (what == "host update")
+      updated_by_host_ = fmt::format("{} updates {} of weights on the host, and how fast a host computes is not known",
+                                     process_.name(m.text), bytes_in_words(double(m.value)));
   }
 
   StepTimed mean() const {
+    if (!updated_by_host_.empty()) return {{}, updated_by_host_};
     if (steps_.empty()) return {{}, "the program took no optimizer step that was seen"};
     if (steps_.size() < 2) return {{}, "the program took one optimizer step only, and the first step is unlike the others: --steps 3"};
     const std::size_t from = steps_.size() > 2 ? 2 : 1;
@@ -272,17 +284,29 @@ class Running {
     to.flops += from.flops;
     to.bytes += from.bytes;
   }
+  // What the call takes that gives it to the card.
+  double call_of(const Given& w) const {
+    const HostRate& h = rates_.host;
+    switch (w.part) {
+      case Part::products: return process_.name(w.name).starts_with("cuDNN") ? h.convolution_s : h.product_s;
+      case Part::attention: return h.attention_s;
+      case Part::copies: return h.copy_s;
+      default: return process_.name(w.name).starts_with("triton_") ? h.generated_s : h.launch_s;
+    }
+  }
   double& stream(std::uint32_t device, std::uint32_t number) { return streams_[{device, number}]; }
-  void host(double s) {
-    host_ += s;
-    now_.host_s += s;
+  // The host is busy for so long; where nothing of it was counted, for so long in all.
+  void host(double s, double bare_s) {
+    const double so_long = counted_ ? s : bare_s;
+    host_ += so_long;
+    now_.host_s += so_long;
   }
   void give(const Given& w, std::uint32_t graph) {
     if (graph != 0) {
       graphs_[graph].push_back(w);
       return;
     }
-    host(launch_s_);
+    host(call_of(w), rates_.bare_launch_s);
     run(w, stream(w.device, w.stream));
   }
   void run(const Given& w, double& done) {
@@ -322,7 +346,9 @@ class Running {
 
   const Process& process_;
   const Rates& rates_;
-  double host_ = 0, launch_s_ = rates_.forward_s, step_began_ = 0;
+  bool counted_;
+  std::string updated_by_host_;  // why there is no time
+  double host_ = 0, step_began_ = 0;
   std::map<std::pair<std::uint32_t, std::uint32_t>, double> streams_;  // device and stream: when its work is done
   std::unordered_map<std::uint32_t, double> events_;
   std::unordered_map<std::uint32_t, std::vector<Given>> graphs_;
@@ -415,17 +441,19 @@ LaunchWork work_of(const Launch& l, std::string_view name, const Rates& r) {
 }
 
 StepTimed step_time(const Process& process, const Rates& rates) {
+  bool counted = false;  // Python's calls too: a program may have a profiler of its own in their place
+  process.each([&](const Head&, const HostWork& w) { counted |= w.functions > 0; });
   const auto with_host = [&](double factor) {
     Rates r = rates;
-    for (double* s : {&r.forward_s, &r.backward_s, &r.optimizer_s, &r.graph_s, &r.wait_s}) *s *= factor;
-    Running running(process, r);
+    scale_host(r, factor);
+    Running running(process, r, counted);
     process.each(running);
     return running.mean();
   };
   StepTimed timed = with_host(1);
   if (!timed.step) return timed;
-  timed.low_s = with_host(rates.host_low).step->s * rates.low;
-  timed.high_s = with_host(rates.host_high).step->s * rates.high;
+  timed.low_s = with_host(counted ? rates.host_low : rates.bare_low).step->s * rates.low;
+  timed.high_s = with_host(counted ? rates.host_high : rates.bare_high).step->s * rates.high;
   return timed;
 }
 

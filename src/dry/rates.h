@@ -27,6 +27,18 @@ struct KernelRate {
   double start_s = 0, cached_bytes_per_s = 0, bytes_per_s = 0;
 };
 
+// The host: what it takes for each thing that a dry run counts. A call of Python, an operation, a node and a block of memory cost by themselves,
+// whether or not they end in work for the card.
+struct HostRate {
+  double function_s = 0, builtin_s = 0;  // called by Python: one of its own functions, one of C
+  double operation_s = 0, node_s = 0;    // a call of PyTorch's dispatcher; a node of autograd, with the engine around it
+  double block_s = 0;                    // a block of PyTorch's allocator, taken and given back
+  double byte_s = 0;                     // of a tensor of the host: its pages, and random numbers or a copy in them
+  double launch_s = 0, generated_s = 0, convolution_s = 0, product_s = 0, attention_s = 0,
+         copy_s = 0;  // of work: the call that gives it to the card
+  double wait_s = 0, graph_s = 0;
+};
+
 struct Rates {
   std::string source;
   // What was seen beside what was told, at least and at most: of the card's own work, and of the host's.
@@ -45,10 +57,13 @@ struct Rates {
   double collective_s = 0;                                 // the least that a collective takes
   double host_bytes_per_s = 0;                             // of copies to and from the host
   double host_copy_s = 0;                                  // the least that such a copy takes
-  // The host: what it takes to issue a launch, by phase, with the Python and C++ around it.
-  double forward_s = 0, backward_s = 0, optimizer_s = 0, graph_s = 0, wait_s = 0;
+  HostRate host;
+  // Where a record has no counts of the host: a launch, with the Python and C++ around it; a wait for the card, with what programs do around one.
+  double bare_launch_s = 0, bare_wait_s = 0;
+  double bare_low = 1, bare_high = 1;  // of such a host
 };
 
-Rates rates_of_h200();  // with PyTorch 2.11 and CUDA 13.0, 2026-11-24
+void scale_host(Rates&, double by);  // every time of the host takes so many times as long
+Rates rates_of_h200();               // with PyTorch 2.11 and CUDA 13.0, 2026-11-24
 
 }  // namespace headroom::dry

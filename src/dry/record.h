@@ -47,6 +47,7 @@ enum class Kind : std::uint16_t {
   mark,
   requests,
   pool,
+  host_work,
 };
 
 struct Head {
@@ -240,8 +241,16 @@ struct Pool {  // the pools of cudaMallocAsync on a device, together: more is li
   std::uint32_t device, reserved;
 };
 
+// What the host did on a thread since that thread's entry before: counts. Python's are known once the observer has begun to count (steps.py).
+struct HostWork {
+  static constexpr Kind kind = Kind::host_work;
+  std::uint32_t operations, nodes;     // calls of PyTorch's dispatcher; nodes of autograd that ran
+  std::uint32_t functions, builtins;  // called by Python: its own functions, and those of C
+  std::uint64_t bytes;                // of memory that PyTorch took for tensors of the host
+};
+
 using Payloads = std::tuple<Name, Stack, Block, Driver, Host, Launch, Kernel, Product, Attention, Copy, Collective, EventEntry, Wait, Graph,
-                            Read, Note, Mark, Requests, Pool>;
+                            Read, Note, Mark, Requests, Pool, HostWork>;
 
 namespace detail {
 template <class... T>

@@ -29,9 +29,7 @@ void scale(dry::KernelRate& rate, double bytes, double cached) {
   rate.cached_bytes_per_s = std::max(rate.cached_bytes_per_s * cached, rate.bytes_per_s);
 }
 
-}  // namespace
-
-std::optional<dry::Rates> rates_of(const Device& device) {
+std::optional<dry::Rates> of_card(const Device& device) {
   const Device h200 = device_described("h200");
   const Ceilings &c = device.ceilings, &of = h200.ceilings;
   if (!architecture_of(device.sm).runs_cuda) return {};
@@ -68,6 +66,17 @@ std::optional<dry::Rates> rates_of(const Device& device) {
   r.low *= unmeasured_low;
   r.high *= unmeasured_high;
   r.source = fmt::format("rates of an NVIDIA H200, scaled by the ceilings of {}, which was not measured", device.name);
+  return r;
+}
+
+}  // namespace
+
+std::optional<dry::Rates> rates_of(const Device& device, double host_speed) {
+  std::optional<dry::Rates> r = of_card(device);
+  if (r && host_speed != 1) {
+    dry::scale_host(*r, 1 / host_speed);
+    r->source += fmt::format("; a host {} times as fast as that beside the H200", number_in_words(host_speed));
+  }
   return r;
 }
 

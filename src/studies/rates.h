@@ -7,7 +7,9 @@
 
 namespace headroom::studies {
 
-std::optional<dry::Rates> rates_of(const Device&);  // none where the card's bandwidth or its rate of products is not known
+// `host_speed`: of the program's host, beside the one that was measured.
+std::optional<dry::Rates> rates_of(const Device&,
+                                   double host_speed = 1);  // none where the card's bandwidth or its rate of products is not known
 std::string why_no_rates(const Device&);
 
 }  // namespace headroom::studies

@@ -57,6 +57,7 @@ TEST(CForecast, IsTheEnginesForecast) {
   EXPECT_GT(a.at("ms_at_least").get<double>(), 0);
   EXPECT_LT(a.at("ms_low").get<double>(), a.at("ms").get<double>());
   EXPECT_LT(a.at("ms").get<double>(), a.at("ms_high").get<double>());
+  EXPECT_EQ(a.at("ms_by"), f.expected->by);
   EXPECT_EQ(a.at("at_peak_bytes").at("saved"), f.bytes_at_peak(Phase::saved));
   EXPECT_EQ(a.at("at_peak_bytes").size(), std::size_t(phase_count));
   EXPECT_LT(a.at("forward_peak_bytes"), a.at("forward_backward_peak_bytes"));
@@ -70,6 +71,12 @@ TEST(CForecast, IsTheEnginesForecast) {
   EXPECT_EQ(host.at("keep"), "host:no-cheap");
   EXPECT_FALSE(
       ask(headroom_forecast, R"({"model": "small", "device": "h200", "memory_bytes": 1000000000, "timeline": 0})").at("fits").get<bool>());
+}
+
+TEST(CForecast, WithoutATimeItSaysWhy) {
+  const Json a = ask(headroom_forecast, R"({"model": "mixtral-8x7b", "batch": 1, "len": 64, "precision": "bf16", "device": "h200"})");
+  EXPECT_TRUE(a.at("ms").is_null());
+  EXPECT_NE(a.at("ms_by").get<std::string>().find("only counted"), std::string::npos) << a.at("ms_by");
 }
 
 TEST(CForecast, AModelMayBeAnObject) {

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Round numbers: a byte takes a nanosecond, and so does a floating-point operation; a launch costs the host 10 us, in the optimizer 1 us.
+// Round numbers: a byte takes a nanosecond, and so does a floating-point operation; a launch costs the host 10 us where nothing else was counted of it.
 Rates round_rates() {
   Rates r;
   r.units = 100;
@@ -25,8 +25,7 @@ Rates round_rates() {
   for (ProductRate* p : {&r.half, &r.tf32, &r.single, &r.eight, &r.twice}) p->large = p->middle = p->small = p->least = 1e9;
   for (AttentionRate* a : {&r.cudnn, &r.flash, &r.efficient, &r.efficient_single})
     a->of_64 = a->of_64_backward = a->of_128 = a->of_128_backward = a->of_256 = a->of_256_backward = 1e9;
-  r.forward_s = r.backward_s = 10e-6;
-  r.optimizer_s = 1e-6;
+  r.bare_launch_s = 10e-6;
   return r;
 }
 
@@ -106,8 +105,8 @@ TEST_F(Clockwork, SmallWorkIsLimitedByTheHost) {
 TEST_F(Clockwork, TheIntervalIsTheHostsWhereTheHostLimits) {
   rates.low = 0.9;
   rates.high = 1.1;
-  rates.host_low = 0.5;
-  rates.host_high = 3;
+  rates.bare_low = 0.5;
+  rates.bare_high = 3;
   const auto host = timed([&] { kernel(1000); });
   EXPECT_NEAR(host.low_s * 1e6, 0.9 * 5, 1e-6);
   EXPECT_NEAR(host.high_s * 1e6, 1.1 * 30, 1e-6);
@@ -117,18 +116,52 @@ TEST_F(Clockwork, TheIntervalIsTheHostsWhereTheHostLimits) {
   EXPECT_NEAR(card.high_s * 1e6, 1.1 * 100, 1e-6);
 }
 
-TEST_F(Clockwork, ThePhaseDecidesWhatALaunchCosts) {
+TEST_F(Clockwork, WhatWasCountedOfTheHostIsItsTime) {
+  rates.host = {.function_s = 1e-6,
+                .builtin_s = 2e-6,
+                .operation_s = 3e-6,
+                .node_s = 4e-6,
+                .block_s = 5e-6,
+                .byte_s = 1e-6,
+                .launch_s = 100e-6,
+                .copy_s = 200e-6,
+                .wait_s = 300e-6};
   const auto t = timed([&] {
-    w.mark("phase", "optimizer", 0);
-    for (int i = 0; i < 10; ++i) kernel(10);
-    w.mark("phase", "", 0);
+    w.add(HostWork{1, 1, 1, 1, 4});
     kernel(10);
+    w.take(0x1000, 512);
+    w.give(0x1000);
+    w.add(Copy{0, 0, Way::to_device, 0, 8});
+    wait();
+    w.add(HostWork{0, 0, 7, 0, 0});
   });
-  EXPECT_NEAR(t.step->host_s * 1e6, 20, 1e-6);
+  EXPECT_NEAR(t.step->host_s * 1e6, 10 + 4 + 100 + 5 + 200 + 300 + 7, 1e-6);
+}
+
+TEST_F(Clockwork, WithoutPythonsCallsEveryLaunchCostsTheSame) {
+  rates.host = {.function_s = 1, .builtin_s = 1, .operation_s = 1, .node_s = 1, .block_s = 1, .launch_s = 1};
+  rates.bare_wait_s = 5e-6;
+  const auto t = timed([&] {
+    w.add(HostWork{9, 9, 0, 0, 9});
+    kernel(10);
+    w.take(0x1000, 512);
+    w.give(0x1000);
+    wait();
+  });
+  EXPECT_NEAR(t.step->host_s * 1e6, 15, 1e-6) << "a profiler of the program's own was in the way";
+}
+
+TEST_F(Clockwork, WhatTheHostDoesWhileTheCardIsBusyCostsNothing) {
+  rates.host = {.operation_s = 1e-6, .launch_s = 1e-6};
+  const auto t = timed([&] {
+    w.add(HostWork{10, 0, 1, 0, 0});
+    kernel(100'000);
+  });
+  EXPECT_NEAR(us(t), 100, 1e-6);
 }
 
 TEST_F(Clockwork, AGraphCostsTheHostOneCall) {
-  rates.graph_s = 5e-6;
+  rates.host.graph_s = 5e-6;
   const auto graph = [&](GraphDone done) { w.add(Graph{done, 0, 0, 3}); };
   graph(GraphDone::begin);
   for (int i = 0; i < 50; ++i) kernel(1000, 0, 3);
@@ -146,6 +179,13 @@ TEST_F(Clockwork, WithoutALikelyStepThereIsAReason) {
   EXPECT_NE(timed([] {}).why.find("no work"), std::string::npos);
   w = ProgramRecord();
   EXPECT_NE(timed([&] { kernel(1); }, 1).why.find("--steps"), std::string::npos);
+  w = ProgramRecord();
+  const auto offloaded = timed([&] {
+    w.mark("host update", "CPUAdam", 8 << 20);
+    kernel(1);
+  });
+  EXPECT_FALSE(offloaded.step.has_value());
+  EXPECT_NE(offloaded.why.find("CPUAdam updates 8.00 MiB"), std::string::npos) << offloaded.why;
   w = ProgramRecord();
   const auto captures = timed([&] {
     w.add(Graph{GraphDone::begin, 0, 0, 3});

@@ -1,6 +1,7 @@
 """The observer's files without PyTorch: it stays out of the way, hands on to another sitecustomize, and begins when `torch` is imported."""
 
 import os
+import struct
 import subprocess
 import sys
 import tempfile
@@ -15,6 +16,28 @@ DOORS = """
 #include <cstdint>
 extern "C" int headroom_dry_version() { return 1; }
 extern "C" void headroom_dry_mark(const char* what, const char* text, std::int64_t value) { std::printf("mark %s|%s|%ld\\n", what, text, long(value)); std::fflush(stdout); }
+"""
+
+LIBRARY = os.environ.get("HEADROOM_DRY_LIBRARY", "")
+TORCH = """
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+namespace at {
+enum class RecordScope : std::uint8_t { FUNCTION, BACKWARD_FUNCTION };
+struct StepCallbacks { long one[20]; ~StepCallbacks() { one[0] = 0; } };
+__attribute__((noinline, visibility("default"))) std::optional<StepCallbacks> getStepCallbacksUnlessEmpty(RecordScope scope) {
+  if (scope == RecordScope::FUNCTION) return {};
+  return StepCallbacks{{7, 8, 9}};
+}
+}
+namespace c10 { __attribute__((noinline, visibility("default"))) void* alloc_cpu(std::size_t bytes) { return reinterpret_cast<void*>(bytes + 1); } }
+extern "C" long run(int operations, int nodes) {
+  long sum = reinterpret_cast<std::intptr_t>(c10::alloc_cpu(600));
+  for (int i = 0; i < operations; ++i) sum += at::getStepCallbacksUnlessEmpty(at::RecordScope::FUNCTION).has_value();
+  for (int i = 0; i < nodes; ++i) sum += at::getStepCallbacksUnlessEmpty(at::RecordScope::BACKWARD_FUNCTION)->one[2];
+  return sum;
+}
 """
 
 
@@ -119,6 +142,81 @@ class Observer(unittest.TestCase):
         lines = self.run_python(textwrap.dedent(code), inductor, HEADROOM_DRY_VALUES="0")[1:]
         self.assertEqual(lines[0], "mark note|torch.compile would choose kernels by their times on the card; PyTorch's own were kept|0")
         self.assertEqual(lines[1:], ["True 2", "True 1", "True 2", "True 3", "4 [4] 4 [4]"])
+
+    def counted(self, code, *more):
+        """What a dry run of the real library counted of the host before each mark of its thread: operations, nodes, functions, builtins, bytes."""
+        if not LIBRARY:
+            self.skipTest("this build has no libheadroom_dry.so")
+        record = tempfile.mkdtemp(dir=self.scratch.name)
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join([OBSERVER, *more]), "PYTHONDONTWRITEBYTECODE": "1", "LD_PRELOAD": LIBRARY, "HEADROOM_DRY_FOLDER": record}
+        done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], env=env, capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.stderr, "")
+        with open(os.path.join(record, os.listdir(record)[0]), "rb") as f:
+            data = f.read()
+        at, counts, out, mark, work = struct.unpack_from("<I", data, 12)[0], [0] * 5, [], 17, 20  # Kind::mark, Kind::host_work
+        while at + 16 <= len(data):
+            kind, words = struct.unpack_from("<HH", data, at)
+            if not kind:
+                break
+            if kind == work:
+                counts = [a + b for a, b in zip(counts, struct.unpack_from("<4IQ", data, at + 16))]
+            elif kind == mark:
+                out.append(tuple(counts))
+                counts = [0] * 5
+            at += words * 8
+        return out, done.stdout.split()
+
+    def test_what_python_calls_is_counted_without_the_observers_own(self):
+        own = self.folder({"headroom_dry/own.py": "def beside(f):\n    for _ in range(1000):\n        f()\n"})
+        code = """
+            import importlib.util, sys
+            from headroom_dry import library
+            spec = importlib.util.spec_from_file_location("own", sys.argv[-1] if len(sys.argv) > 1 else FILE)
+            own = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(own)
+            def f():
+                return len("word")
+            def raises():
+                raise ValueError
+            def both():
+                for _ in range(40):
+                    f()
+                own.beside(f)
+                try:
+                    own.beside(raises)
+                except ValueError:
+                    pass
+                for _ in range(10):
+                    f()
+            library.count_calls()
+            library.mark("begin")
+            both()
+            library.mark("end")
+            """.replace("FILE", repr(os.path.join(own, "headroom_dry", "own.py")))
+        first, _ = self.counted(code)
+        self.assertEqual(self.counted(code)[0], first)
+        operations, nodes, functions, builtins, _ = first[-1]
+        self.assertEqual((operations, nodes), (0, 0))
+        self.assertEqual(functions, 1 + 50, "both and f; what the observer's file calls is not the program's")
+        self.assertTrue(50 <= builtins < 60, builtins)
+
+    def test_operations_and_nodes_are_counted_and_profilers_get_their_answer(self):
+        folder = tempfile.mkdtemp(dir=self.scratch.name)
+        source, torch = os.path.join(folder, "torch.cpp"), os.path.join(folder, "libtorch_cpu.so")
+        with open(source, "w") as f:
+            f.write(TORCH)
+        subprocess.run([os.environ.get("CXX", "c++"), "-std=c++17", "-O1", "-shared", "-fPIC", source, "-o", torch], check=True)
+        code = f"""
+            import ctypes
+            from headroom_dry import library
+            torch = ctypes.CDLL({torch!r})
+            library.mark("begin")
+            print(torch.run(30, 20))
+            library.mark("end")
+            """
+        counts, said = self.counted(code)
+        self.assertEqual(said, [str(601 + 20 * 9)])
+        self.assertEqual((*counts[-1][:2], counts[-1][4]), (30, 20, 600))
 
     def test_what_the_observer_sends_at_the_end_waits_for_nobody(self):
         code = """

@@ -428,6 +428,17 @@ TEST(ForecastTime, ACardThatWasNotMeasuredHasAWiderIntervalThatSaysSo) {
   }
 }
 
+TEST(ForecastTime, AFasterHostTakesLessAndSaysSo) {
+  const Device h200 = device_described("h200");
+  const auto measured = rates_of(h200), twice = rates_of(h200, 2);
+  ASSERT_TRUE(measured && twice);
+  EXPECT_DOUBLE_EQ(twice->host.operation_s, measured->host.operation_s / 2);
+  EXPECT_DOUBLE_EQ(twice->host.launch_s, measured->host.launch_s / 2);
+  EXPECT_DOUBLE_EQ(twice->bare_launch_s, measured->bare_launch_s / 2);
+  EXPECT_DOUBLE_EQ(twice->brain.large, measured->brain.large) << "the card is the same";
+  EXPECT_NE(twice->source.find("2 times as fast"), std::string::npos) << twice->source;
+}
+
 TEST(ForecastTime, ACardWithoutTensorCoresForATypeMultipliesItAsFp32) {
   const Device t4 = device_described("t4");
   ASSERT_EQ(t4.ceilings.bf16_flops, 0);

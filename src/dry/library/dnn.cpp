@@ -62,6 +62,7 @@ enum Attribute {
   graph_operations = 801,
   tensor_type = 901,
   tensor_dims = 902,
+  tensor_strides = 903,
   engine_graph = 1300,
   engine_index = 1301,
   engine_card = 1307,
@@ -98,7 +99,8 @@ struct Work {
   const char* name = "cuDNN graph";
   bool attention = false, workspace_known = false;
   AttentionShape shape;
-  ProductShape product;  // of a convolution
+  ProductShape product;               // of a convolution
+  std::vector<std::uint64_t> turned;  // bytes of its tensors whose channels are not innermost: kernels of tensor cores need them so
   std::int64_t workspace_bytes = 0;
 };
 
@@ -154,22 +156,56 @@ const char* name_of_operation(int type) {
   }
 }
 
-// A convolution is a product: as many rows as its output has places, as many columns as it has channels.
-ProductShape product_of(const Descriptor& op) {
-  const auto shape = [&](int attribute) {
-    const Descriptor* const tensor = op.one(attribute);
-    return tensor ? tensor->all<std::int64_t>(tensor_dims) : std::vector<std::int64_t>{};
-  };
+struct Convolution {
+  const Descriptor *filter, *input, *output;  // tensors; null: not told
+};
+Convolution convolution_of(const Descriptor& op) {
   const bool forward = op.type == convolution_forward, data = op.type == convolution_backward_data;
-  const auto filter = shape(forward ? forward_filter : data ? data_filter : filter_filter);
-  const auto input = shape(forward ? forward_input : data ? data_input : filter_input);
-  const auto output = shape(forward ? forward_output : data ? data_output : filter_output);
+  return {op.one(forward ? forward_filter
+                 : data  ? data_filter
+                         : filter_filter),
+          op.one(forward ? forward_input
+                 : data  ? data_input
+                         : filter_input),
+          op.one(forward ? forward_output
+                 : data  ? data_output
+                         : filter_output)};
+}
+
+constexpr int cudnn_half = 2, cudnn_brain = 9;
+int type_of(const Descriptor* tensor) {
+  const auto type = tensor ? tensor->all<int>(tensor_type) : std::vector<int>{};
+  return type.empty() ? 0 : type[0];
+}
+
+// A convolution is a product: as many rows as its output has places, as many columns as it has channels. That of FP32 is tf32, as PyTorch has it
+// unless it is told otherwise.
+ProductShape product_of(const Convolution& c) {
+  constexpr int cuda_half = 2, cuda_brain = 14, fast_tf32 = 77;
+  const auto shape = [](const Descriptor* tensor) { return tensor ? tensor->all<std::int64_t>(tensor_dims) : std::vector<std::int64_t>{}; };
+  const auto filter = shape(c.filter), input = shape(c.input), output = shape(c.output);
   if (filter.size() < 3 || input.size() < 3 || output.size() < 3 || filter[1] == 0) return {};
   const std::int64_t groups = std::max<std::int64_t>(input[1] / filter[1], 1);
   ProductShape p{.m = output[0], .n = filter[0] / groups, .k = filter[1], .batch = groups};
   for (std::size_t i = 2; i < output.size(); ++i) p.m *= output[i];
   for (std::size_t i = 2; i < filter.size(); ++i) p.k *= filter[i];
+  const int type = type_of(c.filter);
+  p.type_a = p.type_b = p.type_c = type == cudnn_brain ? cuda_brain : type == cudnn_half ? cuda_half : 0;
+  p.compute = fast_tf32;
   return p;
+}
+
+std::vector<std::uint64_t> turned_of(const Convolution& c) {
+  std::vector<std::uint64_t> bytes;
+  for (const Descriptor* tensor : {c.input, c.filter, c.output}) {
+    const auto dims = tensor ? tensor->all<std::int64_t>(tensor_dims) : std::vector<std::int64_t>{};
+    const auto strides = tensor ? tensor->all<std::int64_t>(tensor_strides) : std::vector<std::int64_t>{};
+    if (dims.size() < 3 || strides.size() != dims.size() || strides[1] == 1) continue;
+    std::uint64_t n = type_of(tensor) == cudnn_brain || type_of(tensor) == cudnn_half ? 2 : 4;
+    for (const std::int64_t d : dims) n *= std::uint64_t(std::max<std::int64_t>(d, 0));
+    bytes.push_back(n);
+  }
+  return bytes;
 }
 
 // A mask by positions, as a causal one is, begins with numbering them.
@@ -189,7 +225,10 @@ Work work_of(const Descriptor* of) {
   for (const auto& op : of->parts(graph_operations)) {
     if (!op) continue;
     if (const char* const name = name_of_operation(op->type)) w.name = name;
-    if (op->type >= convolution_forward && op->type <= convolution_backward_data) w.product = product_of(*op);
+    if (op->type >= convolution_forward && op->type <= convolution_backward_data) {
+      w.product = product_of(convolution_of(*op));
+      w.turned = turned_of(convolution_of(*op));
+    }
     if (op->type == matmul && products++ == 0) {
       q = op->one(matmul_a);
       k = op->one(matmul_b);
@@ -342,6 +381,8 @@ int cudnnBackendExecute(const Handle* h, Descriptor* p, const Descriptor*) {
   if (p->real && !w.attention) note(Said::by_library, "cuDNN convolutions", convolutions_unsure_bytes);
   std::int64_t workspace = 0;
   cudnnBackendGetAttribute(p, plan_workspace, 3, 1, nullptr, &workspace);
+  static KernelName& turning = *new KernelName("cudnn::engines_precompiled::nchwToNhwcKernel");
+  for (const std::uint64_t bytes : w.turned) launched(turning, {unsigned(bytes / 2048 + 1), 1, 1}, {256, 1, 1}, 0, h->stream, 2 * bytes);
   if (w.attention)
     attended(w.name, h->stream, w.shape, workspace);
   else

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "dry/library/host.h"
 #include "dry/library/memory.h"
 #include "dry/library/python.h"
 #include "dry/library/recorder.h"
@@ -18,6 +19,7 @@ int headroom_dry_version(void) { return HEADROOM_DRY_DOORS; }
 
 void headroom_dry_mark(const char* what, const char* text, int64_t value) {
   settle();
+  host_worked();
   if (std::string_view(what ? what : "") == "phase") phase_told(text ? text : "");
   Recorder& record = Recorder::get();
   record.add(Mark{record.name(what ? what : ""), record.name(text ? text : ""), value});

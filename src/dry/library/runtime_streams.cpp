@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "dry/library/host.h"
 #include "dry/library/last_error.h"
 #include "dry/library/public.h"
 #include "dry/library/python.h"
@@ -205,6 +206,7 @@ int cudaGraphInstantiateWithFlags(void** out, void* graph, unsigned long long) {
 int cudaGraphInstantiate(void** out, void* graph, unsigned long long flags) { return cudaGraphInstantiateWithFlags(out, graph, flags); }
 int cudaGraphLaunch(void* executable, StreamHandle s) {
   settle();
+  host_worked();
   graph_entry(GraphDone::launch, stream_of(s), static_cast<GraphOf*>(executable)->number);
   return ok;
 }

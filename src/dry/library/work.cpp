@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "dry/library/host.h"
 #include "dry/library/memory.h"
 #include "dry/library/python.h"
 #include "dry/library/recorder.h"
@@ -95,6 +96,7 @@ std::uint64_t device_done_ns(int device) {
 void host_waits(WaitsFor what, std::uint32_t number, std::uint64_t until_ns) {
   const std::uint64_t now = host_ns();
   if (until_ns > now) skipped_ns += until_ns - now;
+  host_worked();
   Recorder::get().add(Wait{what, index_of(device()), number, 0, until_ns});
   wait_beside_nccl();
 }
@@ -116,6 +118,7 @@ std::uint32_t number_of(KernelName& name) {
 
 void launched(KernelName& name, Dim grid, Dim block, std::size_t shared_bytes, StreamHandle handle, std::uint64_t reached_bytes) {
   settle();
+  host_worked();
   Stream& stream = stream_of(handle);
   stream.asks_all = name.asks_all;
   const double threads = double(grid.x) * grid.y * grid.z * block.x * block.y * block.z;
@@ -135,6 +138,7 @@ void launched(KernelName& name, Dim grid, Dim block, std::size_t shared_bytes, S
 
 void multiplied(const char* name, StreamHandle handle, const ProductShape& s) {
   settle();
+  host_worked();
   Stream& stream = stream_of(handle);
   const double flops = 2.0 * double(s.m) * double(s.n) * double(s.k) * double(s.batch);
   const bool single = s.type_a == 0 || s.type_a == 1;  // CUDA_R_32F, CUDA_R_64F
@@ -158,6 +162,7 @@ void multiplied(const char* name, StreamHandle handle, const ProductShape& s) {
 
 void attended(const char* name, StreamHandle handle, const AttentionShape& s, std::int64_t workspace_bytes) {
   settle();
+  host_worked();
   Stream& stream = stream_of(handle);
   const double flops = (s.backward ? 10.0 : 4.0) * double(s.batch * s.heads * s.len_q) * double(s.len_k * s.head_dim);
   occupy(stream, flops / card().half_flops);
@@ -181,6 +186,7 @@ void attended(const char* name, StreamHandle handle, const AttentionShape& s, st
 
 void copied(Way way, std::uint64_t bytes, StreamHandle handle) {
   settle();
+  host_worked();
   Stream& stream = stream_of(handle);
   const bool over_link = way == Way::to_device || way == Way::to_host || way == Way::between_devices;
   constexpr double host_bytes_per_s = 5e10;
@@ -212,6 +218,7 @@ void copy(void* to, const void* from, std::size_t bytes, StreamHandle handle) {
 
 void exchanged(const char* name, StreamHandle handle, const Exchange& e) {
   settle();
+  host_worked();
   collected = true;
   Stream& stream = stream_of(handle);
   occupy(stream, double(e.bytes) / card().link_bytes_per_s);

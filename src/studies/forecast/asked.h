@@ -16,6 +16,7 @@ struct Forecast {
   int gpus = 0;            // 0: as many as the program's launcher is told, else 1
   std::int64_t steps = 0;  // 0: until two steps agree
   std::string largest, sweep;
+  double host_speed = 1;  // beside the host that was measured
   bool tries = false, check = false;
   Device device;
 };
@@ -31,6 +32,10 @@ void describe(Of<Forecast> auto& a, auto&& f) {
               .allowed = {0, 1 << 20}});
   f(a.largest, {.name = "largest", .about = "Find the largest value that fits, as batch=1..256; {batch} in the command is replaced by it"});
   f(a.sweep, {.name = "sweep", .about = "A row for each value, as len=1024,4096; {len} in the command is replaced by it"});
+  f(a.host_speed,
+    {.name = "host_speed",
+     .about = "How many times as fast as beside the measured card the program's host is: for the time of steps that wait for it",
+     .real = {0.01, 100}});
   f(a.tries, {.name = "try", .about = "Also run it with what can be changed from outside, and rank what that saves"});
   f(a.check, {.name = "check", .about = "Also run it for real on the card that is here, and show both"});
 }

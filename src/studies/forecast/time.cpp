@@ -58,8 +58,9 @@ std::string in_words(const ForecastTime& t) {
   text += t.limit == "host" ? " The card waits for the host longer than it does any one thing."
                             : fmt::format(" The largest part: {}.", t.limit);
   text += fmt::format(" Products and attention reach {:.3g} TFLOP/s over the step.", t.tflops);
-  text += fmt::format(" {:.0f} launches were counted at {:.0f} us of the host each, as beside an H200; a slower host takes longer.",
-                      t.launches, t.launch_us);
+  text += fmt::format(
+      " The host takes {} for {:.0f} launches and what is around them, as beside an H200; a slower host takes longer (--host-speed).",
+      time_in_words(t.launches * t.launch_us * 1e-3), t.launches);
   return text;
 }
 

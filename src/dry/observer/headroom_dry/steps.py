@@ -13,6 +13,7 @@ from . import library
 LIMIT = int(os.environ.get("HEADROOM_DRY_STEPS", "0") or 0)
 AT_MOST = 20  # steps, where peaks go on to differ
 PATIENCE_S = 10  # with what a program does at its end
+UPDATED_QUICKLY = 1 << 22  # bytes: a host updates them while a card computes a step
 AT_LEAST_WITH_GRAPHS = 4  # torch.compile's graphs: the first step compiles, the second warms up, the third captures
 values = None  # of values.Values, where values are observed
 
@@ -109,11 +110,20 @@ def _capturing():
 def _before_step(optimizer, args, kwargs):
     """A closure (LBFGS, Lightning) has its own forward and backward pass inside the step: what it does is not the optimizer's."""
     _open("optimizer")
+    if _count == 0:
+        _say_what_the_host_updates(optimizer)
     if len(args) > 1 and callable(args[1]):
         return (args[0], _in_phase("", args[1]), *args[2:]), kwargs
     if callable(kwargs.get("closure")):
         return args, {**kwargs, "closure": _in_phase("", kwargs["closure"])}
     return None
+
+
+def _say_what_the_host_updates(optimizer):
+    """Weights that an optimizer keeps and updates on the CPU (offloaded ones): nothing here says how long that takes."""
+    size = sum(p.numel() * p.element_size() for group in optimizer.param_groups for p in group["params"] if p.device.type == "cpu")
+    if size >= UPDATED_QUICKLY:
+        library.mark("host update", type(optimizer).__name__, size)
 
 
 def _replay(run):
@@ -176,6 +186,8 @@ def _step(by, warms_up):
     global _count
     _count += 1
     library.mark("step", by, _count)
+    if _count == 1:
+        library.count_calls()
     if values is not None:
         values.new_step()
     why = _enough(warms_up)

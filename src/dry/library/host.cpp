@@ -1,0 +1,129 @@
+#include "dry/library/host.h"
+
+#include <dlfcn.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <unordered_map>
+
+#include "dry/library/recorder.h"
+
+namespace {
+
+using namespace headroom::dry;
+
+// Memory of the thread that is always there: a counter costs an instruction.
+#define QUICK thread_local __attribute__((tls_model("initial-exec")))
+QUICK HostWork counted{};
+QUICK int own = 0;  // how deep the thread is in the observer's own functions; 0: it runs the program
+
+enum Event { call = 0, returned = 3, builtin = 4 };  // Py_tracefunc's
+
+// The functions of Python's interface that are called, found in the process.
+struct Python {
+  void* (*code)(void*) = nullptr;
+  void (*release)(void*) = nullptr;
+  void* (*attribute)(void*, const char*) = nullptr;
+  const char* (*text)(void*, std::ptrdiff_t*) = nullptr;
+  void (*clear_error)() = nullptr;
+  bool whole = false;
+
+  Python() {
+    const auto find = [](auto& f, const char* name) {
+      return (f = reinterpret_cast<std::decay_t<decltype(f)>>(dlsym(RTLD_DEFAULT, name))) != nullptr;
+    };
+    whole = find(code, "PyFrame_GetCode") && find(release, "Py_DecRef") && find(attribute, "PyObject_GetAttrString") &&
+            find(text, "PyUnicode_AsUTF8AndSize") && find(clear_error, "PyErr_Clear");
+  }
+};
+
+// Of the observer's files those that compute beside the program. What wraps the program's own calls (steps.py) has the program inside.
+bool is_own(const Python& py, void* code) {
+  bool is = false;
+  void* const file = py.attribute(code, "co_filename");
+  std::ptrdiff_t n = 0;
+  const char* const text = file ? py.text(file, &n) : nullptr;
+  if (text) {
+    const std::string_view path(text, std::size_t(n));
+    is = path.find("/headroom_dry/") != path.npos && !path.ends_with("/steps.py");
+  }
+  if (!text) py.clear_error();
+  if (file) py.release(file);
+  return is;
+}
+
+// The definition behind ours. Python loads PyTorch's libraries for itself alone: they are asked for by name, or as the one that calls.
+template <class F>
+F* next(const char* name, const char* library, const void* caller) {
+  void* found = dlsym(RTLD_NEXT, name);
+  Dl_info from{};
+  for (const char* file : {library, dladdr(caller, &from) ? from.dli_fname : nullptr})
+    if (void* const there = found || !file ? nullptr : dlopen(file, RTLD_LAZY | RTLD_NOLOAD)) found = dlsym(there, name);
+  return reinterpret_cast<F*>(found);
+}
+
+}  // namespace
+
+namespace headroom::dry {
+
+void host_worked() {
+  if (!(counted.operations | counted.nodes | counted.functions | counted.builtins | counted.bytes)) return;
+  Recorder::get().add(counted);
+  counted = {};
+}
+
+}  // namespace headroom::dry
+
+extern "C" {
+
+// A Py_tracefunc, which the observer gives to PyEval_SetProfile. Python's lock is held.
+int headroom_dry_called(void*, void* frame, int what, void*) {
+  static const Python& py = *new Python;
+  static thread_local std::unordered_map<const void*, bool> codes;
+  if (what == builtin) {
+    counted.builtins += own == 0;
+  } else if (what == returned) {
+    own -= own > 0;
+  } else if (what == call && own > 0) {
+    ++own;
+  } else if (what == call && py.whole && frame) {
+    void* const code = py.code(frame);
+    const auto [at, fresh] = codes.try_emplace(code, false);  // code of the observer is never freed, so no other gets its address
+    if (fresh) at->second = is_own(py, code);
+    py.release(code);
+    own = int(at->second);
+    counted.functions += own == 0;
+  }
+  return 0;
+}
+
+// PyTorch asks this at every call of its dispatcher and at every node of a backward pass: whether a profiler listens, and to what. Its answer goes
+// through memory that the caller gives, so its size is not known here and need not be.
+struct HeadroomDryListeners {
+  std::byte bytes[1024];
+  ~HeadroomDryListeners() {}
+};
+// NOLINTNEXTLINE: the mangled name of PyTorch 2.x
+#define LISTENERS_NAME "_ZN2at27getStepCallbacksUnlessEmptyENS_11RecordScopeE"
+HeadroomDryListeners headroom_dry_listeners(std::uint8_t) __asm__(LISTENERS_NAME);
+HeadroomDryListeners headroom_dry_listeners(std::uint8_t scope) {
+  static auto* const real = next<decltype(headroom_dry_listeners)>(LISTENERS_NAME, "libtorch_cpu.so", __builtin_return_address(0));
+  if (own == 0) {
+    counted.operations += scope == 0;
+    counted.nodes += scope == 1;
+  }
+  return real(scope);
+}
+
+// Every tensor of the host begins with this.
+// NOLINTNEXTLINE: the mangled name of PyTorch 2.x
+#define MEMORY_OF_HOST_NAME "_ZN3c109alloc_cpuEm"
+void* headroom_dry_alloc_cpu(std::size_t) __asm__(MEMORY_OF_HOST_NAME);
+void* headroom_dry_alloc_cpu(std::size_t bytes) {
+  static auto* const real = next<decltype(headroom_dry_alloc_cpu)>(MEMORY_OF_HOST_NAME, "libc10.so", __builtin_return_address(0));
+  counted.bytes += own == 0 ? bytes : 0;
+  return real(bytes);
+}
+}
