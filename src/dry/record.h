@@ -244,7 +244,7 @@ struct Pool {  // the pools of cudaMallocAsync on a device, together: more is li
 // What the host did on a thread since that thread's entry before: counts. Python's are known once the observer has begun to count (steps.py).
 struct HostWork {
   static constexpr Kind kind = Kind::host_work;
-  std::uint32_t operations, nodes;     // calls of PyTorch's dispatcher; nodes of autograd that ran
+  std::uint32_t operations, nodes;    // calls of PyTorch's dispatcher; nodes of autograd that ran
   std::uint32_t functions, builtins;  // called by Python: its own functions, and those of C
   std::uint64_t bytes;                // of memory that PyTorch took for tensors of the host
 };
