@@ -145,4 +145,12 @@ std::string as_this_command_says(const CLI::App& app, const std::string& word) {
   return word;
 }
 
+std::string other_name_of(const CLI::App& app, const std::string& option, std::span<char* const> words) {
+  for (const char* given : words) {
+    const std::string word = given, name = word.substr(0, word.find('='));
+    if (name != option && as_this_command_says(app, name) == option) return name;
+  }
+  return "";
+}
+
 }  // namespace headroom::cli

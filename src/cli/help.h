@@ -2,6 +2,7 @@
 #pragma once
 #include <CLI/CLI.hpp>
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,5 +27,8 @@ void group(CLI::App&, std::initializer_list<HelpGroup>);
 
 // Translates other programs' option names: --seq-len means --len. Only if the command has no such option itself.
 std::string as_this_command_says(const CLI::App&, const std::string& word);
+
+// Another program's name by which an option was given among these words; empty where none was.
+std::string other_name_of(const CLI::App&, const std::string& option, std::span<char* const> words);
 
 }  // namespace headroom::cli

@@ -150,10 +150,13 @@ std::string topics_in_words(const CLI::App& app, const CLI::RequiredError& e) {
 }
 
 // CLI11's own sentences, said as this program says things.
-std::string mismatch_in_words(const std::string& said) {  // "--len: 1 required N,N,... missing", "--len: At Most 1 required but received 2"
+std::string mismatch_in_words(const CLI::App& app, const std::string& said,
+                              std::span<char*> given) {  // "--len: 1 required N,N,... missing", "--len: At Most 1 required but received 2"
   const std::string option = said.substr(0, said.find(':'));
-  return said.find("received") == std::string::npos ? fmt::format("{} needs a value", option)
-                                                    : fmt::format("{} is given more than once; a list in it takes commas", option);
+  if (said.find("received") == std::string::npos) return fmt::format("{} needs a value", option);
+  if (const std::string other = other_name_of(app, option, given); !other.empty())
+    return fmt::format("{} is {} here, which is given too; leave one of them out", other, option);
+  return fmt::format("{} is given more than once; a list in it takes commas", option);
 }
 
 std::string conversion_in_words(const std::string& said) {  // "Could not convert: --resume = maybe"; only flags are converted by CLI11
@@ -189,7 +192,7 @@ int run(const Command& command, std::span<char*> arguments) {
     } catch (const CLI::ExtrasError&) {
       return complain(who, unknown_word(app, app.remaining(true)) + hint, usage);
     } catch (const CLI::ArgumentMismatch& e) {
-      return complain(who, mismatch_in_words(e.what()) + hint, usage);
+      return complain(who, mismatch_in_words(app, e.what(), arguments) + hint, usage);
     } catch (const CLI::ConversionError& e) {
       return complain(who, conversion_in_words(e.what()) + hint, usage);
     } catch (const CLI::RequiredError& e) {  // of a command with topics; a mistyped topic looks like none

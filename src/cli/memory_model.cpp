@@ -16,6 +16,7 @@ Run memory_model_topic(CLI::App& app, Common& common) {
   auto a = std::make_shared<Asked>();
   add_model(app, a->model);
   add_described(app, a->study);
+  group_by_subject(app);
   app.footer(
       "Examples:\n  headroom memory model --model 2.7B --batch 4 --len 128,512,1024 --precision fp32\n"
       "  headroom memory model --model small --len 1024 --attention plain --device rtx4090\n"

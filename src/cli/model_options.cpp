@@ -1,6 +1,7 @@
 #include "cli/model_options.h"
 
 #include "base/error.h"
+#include "cli/help.h"
 #include "engine/models.h"
 #include "engine/plain_model.h"
 #include "gpu/device.h"
@@ -15,6 +16,22 @@ void add_model(CLI::App& app, ModelOptions& m) {
   std::string names;
   for (const engine::Decoder& one : engine::presets()) names += one.name + "|";
   app.get_option("--model")->type_name(names + "NAME|FILE");
+}
+
+void group_by_subject(CLI::App& app) {
+  std::vector<std::string> precision_and_memory{"--memory"};
+  engine::Levers all;
+  describe(all, [&](auto&, const Description& d) { precision_and_memory.push_back(first_option_of(d)); });
+  group(app,
+        {{"Model", {"--model", "--layers", "--width", "--heads", "--kv-heads", "--ffn", "--vocab"}},
+         {"The step", {"--as", "--phase", "--only", "--batch", "--len", "--documents", "--steps", "--seconds", "--warmup", "--resume"}},
+         {"Precision and memory", precision_and_memory},
+         {"As PyTorch",
+          {"--adam", "--optimizer-in-backward", "--parameters", "--lora", "--base", "--loss", "--selective", "--offload-activations",
+           "--compile", "--accumulate", "--softmax", "--silu", "--workspace-mib"}},
+         {"Inference", {"--weights", "--cache", "--page", "--chunk"}},
+         {"GPUs and processes",
+          {"--gpus", "--per-host", "--link", "--ranks", "--rank", "--rendezvous", "--shard", "--split-tokens", "--threads"}}});
 }
 
 void say_usual_precision(CLI::App& app) {

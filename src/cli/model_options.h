@@ -29,6 +29,8 @@ void describe(Of<ModelOptions> auto& m, auto&& f) {
   f(m.vocab, {.name = "vocab", .about = "Vocabulary; 0: the model's", .allowed = size});
 }
 void add_model(CLI::App&, ModelOptions&);
+// The help of a command about a model's step in groups: model, step, precision and memory, PyTorch's, inference, GPUs.
+void group_by_subject(CLI::App&);
 
 // --precision of what runs: where it is not given, what is usual on the device.
 void say_usual_precision(CLI::App&);  // writes it into the help

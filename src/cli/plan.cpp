@@ -16,6 +16,7 @@ Run plan(CLI::App& app, Common& common) {
   auto a = std::make_shared<Asked>();
   add_model(app, a->model);
   add_described(app, a->study);
+  group_by_subject(app);
   app.footer(
       "Examples:\n  headroom plan --as pytorch --model llama-3.1-8b --batch 2 --len 2048 --device 4090     what can be fine-tuned, and "
       "how\n"
@@ -26,8 +27,9 @@ Run plan(CLI::App& app, Common& common) {
       "  headroom plan --phase inference --model DIR/config.json --batch 8 --len 8192 --device h100\n\n"
       "Exit codes: 0 something fits; 3 nothing does, the nearest setting is shown.");
   common.machine = Machine::described;
-  return [a, &common] {
+  return [a, &app, &common] {
     studies::Plan p = a->study;
+    if (app.count("--batch") == 0 && p.use != studies::ModelUse::inference && p.batch % p.gpus != 0) p.batch = p.gpus;
     p.model = a->model.model();
     p.device = account_device(common);
     const bool gpu = p.device.kind == DeviceKind::cuda;

@@ -50,7 +50,8 @@ Record for_format(Format format, const std::function<Record(bool for_people)>& r
   studies::ReportRun run = studies::run_from_text(render_json(data), "profile");
   run.machine = machine;
   Record report = studies::report_of({run}, nullptr);
-  return {"profile", title, std::move(std::get<Record>(report.parts.back().is).parts)};  // the run's own section
+  return {"profile", data.title.empty() ? title : data.title,
+          std::move(std::get<Record>(report.parts.back().is).parts)};  // the run's own section
 }
 
 int show_profile(studies::KeptProfile kept, const std::string& trace, const Common& common) {
@@ -149,6 +150,7 @@ Run profile(CLI::App& app, Common& common) {
   step->get_option("--steps")->description("Recorded steps");
   step->get_option("--warmup")->description("Warm-up steps");
   add_recording(*step, *a);
+  group_by_subject(*step);
   step->footer(
       "Examples:\n"
       "  headroom profile step --width 256 --layers 4 --heads 4 --trace step.json.gz\n"

@@ -26,8 +26,7 @@ Progress::~Progress() {
 }
 
 std::string Progress::left(double done_share) const {
-  const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start_).count();
-  return done_share > 0.01 ? ", about " + time_in_words(ms / done_share * (1 - done_share)) + " left" : "";
+  return left_in_words(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start_).count(), done_share);
 }
 
 void Progress::show(double done_share, const std::string& doing) {

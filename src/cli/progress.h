@@ -2,12 +2,22 @@
 // end; elsewhere nothing, or, of a command whose runs take hours, a line now and then.
 #pragma once
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <string>
+
+#include "base/text.h"
 
 namespace headroom::cli {
 
 enum class Elsewhere : std::uint8_t { nothing, lines };  // if standard error is no terminal
+
+// ", about 12 s left", after ms of work of which this share is done; empty where that says nothing.
+inline std::string left_in_words(double ms, double done_share) {
+  if (done_share <= 0.01 || done_share >= 1) return "";
+  const double left_s = std::ceil(ms / done_share * (1 - done_share) / 1e3);  // a guess: whole seconds say enough
+  return ", about " + time_in_words(1e3 * left_s) + " left";
+}
 
 class Progress {
  public:

@@ -20,6 +20,7 @@ Run step(CLI::App& app, Common& common) {
   say_usual_precision(app);
   add_ranks(app, a->ranks);
   add_flag(app, "--resume", a->resume, "Continue the interrupted run with the same settings");
+  group_by_subject(app);
   app.footer(
       "Examples:\n  headroom step --width 256 --layers 4 --heads 4 --len 256\n  headroom step --model small --len 128,256 --memory 4\n"
       "  headroom step --device cuda --model small,medium,large,xl,2.7B --len 128,256,512,1024 --precision fp32,bf16 --seconds 1\n"

@@ -33,6 +33,50 @@ TEST_F(ModelProgram, ASizeAloneNamesTheModelsOfThatSize) {
   refused("plan --model no-such", 2, "there is no 'no-such'");
 }
 
+TEST_F(ModelProgram, OfSettingsAsFastTheAnswerNamesOneThatCopiesNothingToTheHost) {
+  // The link bounds them all: 128 GPUs gather 70B for a sequence of 256 tokens each.
+  const Json j = answer(
+      "plan --model llama-3.1-70b --device h100 --gpus 128 --batch 128 --len 256 --precision bf16 --masters halves --gradients half "
+      "--update during --keep everything,no-product,host --most 1000");
+  const std::string said = j["answer"];
+  const double fastest = j["rows"][0]["ms_at_least"];
+  std::int64_t smallest = std::numeric_limits<std::int64_t>::max();
+  bool host = false;
+  for (const Json& row : j["rows"]) {
+    if (row["ms_at_least"].get<double>() > 1.0005 * fastest) continue;
+    host = host || row["host_bytes"] > 0;
+    if (row["host_bytes"] == 0) smallest = std::min(smallest, row["needed_bytes"].get<std::int64_t>());
+  }
+  ASSERT_TRUE(host && smallest < std::numeric_limits<std::int64_t>::max()) << "both kinds are as fast";
+  EXPECT_EQ(said.find("keep host"), std::string::npos) << said;
+  EXPECT_EQ(said.find("attention plain"), std::string::npos) << said;
+}
+
+TEST_F(ModelProgram, GpusWithoutABatchTakeASequenceEach) {
+  const std::string eight = "plan --as pytorch --model llama-3.1-8b --device h100 --precision bf16 --gpus 8";
+  EXPECT_EQ(answer(eight)["rows"], answer(eight + " --batch 8")["rows"]);
+  refused(eight + " --batch 4", 2, "make it a multiple, as --batch 8");
+  refused(eight + " --batch 12", 2, "make it a multiple, as --batch 16");
+  const std::string ours = "plan --model small --device h200 --precision bf16 --attention flash --keep input --gpus ";
+  EXPECT_EQ(answer(ours + "8")["rows"], answer(ours + "8 --batch 8")["rows"]);
+  EXPECT_EQ(answer(ours + "2")["rows"], answer(ours + "2 --batch 4")["rows"]) << "4 are shared out";
+}
+
+TEST_F(ModelProgram, TheHelpOfAModelsCommandsIsInGroups) {
+  for (const char* command : {"plan", "step", "memory model", "profile step"}) {
+    const std::string help = run(std::string(command) + " --help").out;
+    for (const char* title : {"\nModel:\n", "\nThe step:\n", "\nPrecision and memory:\n", "\nGPUs and processes:\n"})
+      EXPECT_NE(help.find(title), std::string::npos) << command << title << help;
+    const auto from = help.find("\nOptions:\n");
+    EXPECT_EQ(help.substr(from, help.find("\n\n", from + 1) - from).find("--batch"), std::string::npos) << command;
+  }
+}
+
+TEST_F(ModelProgram, TwoNamesOfOneOptionAreCalledByTheirNames) {
+  refused("memory model --phase inference --batch 16 --concurrency 16", 2, "--concurrency is --batch here, which is given too");
+  refused("memory model --len 16 --len 32", 2, "--len is given more than once");
+}
+
 TEST_F(ModelProgram, WhereSeveralGpusAreTooFewItSaysHowManyWouldDo) {
   const auto said = [&](const std::string& words) { return answer(words, 3)["answer"].get<std::string>(); };
   const std::string serving = "memory model --phase inference --model llama-3.1-70b --device h100 --batch 32 --len 8192 --gpus ";

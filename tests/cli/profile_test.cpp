@@ -108,6 +108,20 @@ TEST_F(Profile, APageOfItHasTheReportsCharts) {
     EXPECT_NE(text.find(fmt::format(R"("title":"{}","kind")", title)), std::string::npos) << title;
 }
 
+TEST_F(Profile, TheAnswerIsFirstAndTheRooflineIsNoWiderThanATerminal) {
+  const Ended e = run(std::string(small_step) + "--db " + db_);
+  ASSERT_EQ(e.code, 0) << e.err;
+  EXPECT_EQ(e.out.find("Phase train takes "), 0u) << e.out;
+  EXPECT_NE(e.out.substr(0, e.out.find('\n')).find(" %"), std::string::npos) << "what takes most of it: " << e.out;
+  const std::string page = (folder_ / "answer.html").string();
+  ASSERT_EQ(run(std::string(small_step) + "--db " + db_ + " --out " + page).code, 0);
+  EXPECT_NE(text_of(page).find("<title>Phase train takes "), std::string::npos);
+  const auto chart = e.out.find("Roofline of ");
+  if (chart == std::string::npos) GTEST_SKIP() << "no ceilings here";
+  std::istringstream lines(e.out.substr(chart));
+  for (std::string line; std::getline(lines, line) && !line.empty();) EXPECT_LE(line.size(), 80u) << line;
+}
+
 TEST_F(Profile, RefusesWhatMakesNoSense) {
   refused("profile", 2, "give step");
   refused("profile --counters -- true", 2, "--counters is an option of step and of attention");

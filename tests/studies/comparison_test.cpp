@@ -94,6 +94,18 @@ TEST(Comparison, GoesByTheSpreadBetweenRunsWhereThereAreSeveral) {
   EXPECT_EQ(j["rows"][0]["runs"], "5 and 5 runs");
 }
 
+TEST(Comparison, TwoTrainingsAreAnsweredByTheirLosses) {
+  const auto step = [](int at, double loss) { return RowObject{{"step", at}, {"loss", loss}, {"tokens_per_s", 1234.56789012345}}; };
+  const auto c = compare_runs({"A", {step(50, 3.5), step(100, 3.012345678901), step(120, 2.9)}},
+                              {"B", {step(50, 3.4), step(100, 2.712345678901), step(150, 2.2)}}, 0.02);
+  const Record r = comparison_record(c, "A", "B", 0.02);
+  EXPECT_EQ(r.title.find("B against A: at step 100 the loss is 2.712, where it was 3.012; "), 0u) << r.title;
+  EXPECT_NE(r.title.find("; 1 other difference; 1 row only B has."), std::string::npos) << "step 120 is missing: " << r.title;
+  const std::string text = render(r, Format::text);
+  EXPECT_EQ(text.find("3.012345678901"), std::string::npos) << "more digits than tell them apart: " << text;
+  EXPECT_EQ(text.find("(none)"), std::string::npos) << "a table of times that no training has: " << text;
+}
+
 TEST(Comparison, PairsByTheQuestionAndCountsTheLonely) {
   const auto c = compare_runs({"A", {row("flash", 64, 1, 0), row("plain", 64, 1, 0), row("flash", 128, 1, 0)}},
                               {"B", {row("plain", 64, 1, 0), row("flash", 64, 2, 0), row("flash", 256, 1, 0)}}, 0.02);

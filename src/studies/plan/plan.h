@@ -62,7 +62,11 @@ struct Plan {
   std::function<void(double share, const std::string& doing)> progress = [](double, const std::string&) {};
 };
 void describe(Of<Plan> auto& p, auto&& f) {
-  f(p.batch, {.name = "batch", .about = "Sequences of a step, of all GPUs together; micro-batches divide it", .allowed = {1, 4096}});
+  f(p.batch,
+    {.name = "batch",
+     .about =
+         "Sequences of a step, of all GPUs together; micro-batches divide it. Without it, one for each GPU where 4 cannot be shared out",
+     .allowed = {1, 4096}});
   f(p.len, {.name = "len", .about = "Tokens of a sequence", .allowed = {1, 1 << 30}});
   f(p.gpus, {.name = "gpus", .about = "GPUs that share the batch: replicas, and every way to shard them", .allowed = {1, 4096}});
   f(p.per_host,

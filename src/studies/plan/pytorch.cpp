@@ -31,7 +31,9 @@ void check_asked(const Plan& p) {
   engine::check_pytorch_account(p.model);
   check(p.device.kind == DeviceKind::cuda, Code::bad_argument,
         "--device cpu: --as pytorch accounts for PyTorch's CUDA allocator; name a GPU, present or not, as in --device h200");
-  check(p.batch % p.gpus == 0, Code::bad_argument, "plan --as pytorch: --batch {} does not divide by --gpus {}", p.batch, p.gpus);
+  check(p.batch % p.gpus == 0, Code::bad_argument,
+        "plan --as pytorch: --batch {} is of all GPUs together and does not divide by --gpus {}; make it a multiple, as --batch {}",
+        p.batch, p.gpus, (p.batch / p.gpus + 1) * p.gpus);
 }
 
 std::vector<LanguageModel> steps_of(const Plan& p) {

@@ -86,11 +86,27 @@ std::unique_ptr<profile::Recording> recording_of(const Place& place, const Ledge
       &ledger, [&place] { place.wait(); }, trace);
 }
 
+// The answer in one line: how long it takes, and which kernels take most of that.
+std::string answer_of(const Profile& p, const ProfileTables& tables) {
+  const auto percent = [](double share) { return fmt::format("{:.1f} %", 100 * share); };
+  std::vector<std::string> most;
+  for (const KernelTimeRow& row : tables.kernel_rows()) {
+    if (most.size() == 3) break;
+    most.push_back(fmt::format("{} {}", shortened(row.kernel, 40), percent(row.share)));
+  }
+  std::string words = fmt::format("Phase {} takes {} a step", p.phase, time_in_words(tables.step_ms()));
+  if (!most.empty()) words += ": " + joined(most, ", ");
+  const double idle = 1 - tables.covered();
+  return words + (idle > 0.05 ? fmt::format("; nothing runs for {} of it.", percent(idle)) : ".");
+}
+
 Record profile_record(const ProfileResult& result, bool for_people) {
   Record all{"", result.title, {}};
   if (result.profiles.empty()) return all.add(Part{Note{"Stopped before anything was recorded."}});
   const auto tables_of = [&](const Profile& p) { return ProfileTables{p.timeline, result.ceilings, result.precision}; };
   const Profile& last = result.profiles.back();
+  all.title = answer_of(last, tables_of(last));
+  all.add(Part{Note{result.title}});
   std::vector<WorkRow> rows;
   for (const Profile& p : result.profiles) rows.push_back(tables_of(p).work(p.phase));
   Table work = table_of("work", "Matmul against everything else", rows);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/text.h"
 #include "studies/profile/tables.h"
@@ -67,9 +68,14 @@ std::string ProfileTables::roofline_chart() const {
                        canvas[std::size_t(l)]);
   out += fmt::format("  {:>9} +{}\n  {:>9}  {:<{}}{:>10}\n", "", std::string(width, '-'), "", fmt::format("{:.3g}", left), width - 10,
                      fmt::format("{:.3g}", right));
-  std::vector<std::string> legend;
-  for (const OpPoint& p : points) legend.push_back(fmt::format("{} {}", p.letter, p.op));
-  return out + "  " + joined(legend, " · ");
+  std::string line_of_legend = " ";  // folded as wide as the canvas
+  for (const OpPoint& p : points) {
+    const std::string one = fmt::format(" {} {}", p.letter, p.op);
+    if (line_of_legend.size() > 1 && line_of_legend.size() + one.size() > std::size_t(width) + 12)
+      out += std::exchange(line_of_legend, " ") + "\n";
+    line_of_legend += (line_of_legend.size() > 1 ? " " : "") + one;
+  }
+  return out + line_of_legend;
 }
 
 }  // namespace headroom::studies

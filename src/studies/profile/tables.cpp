@@ -97,7 +97,7 @@ double ProfileTables::covered() const {
   return all > 0 ? 1 - idle / all : 0;
 }
 
-Table ProfileTables::kernels() const {
+std::vector<KernelTimeRow> ProfileTables::kernel_rows() const {
   const auto places = places_of(timeline.marks);
   const double steps = steps_of(timeline), total = step_ms();
   std::vector<KernelTimeRow> rows;
@@ -112,8 +112,10 @@ Table ProfileTables::kernels() const {
     r.mean_us = u.ns / 1e3 / double(u.count);
     rows.push_back(std::move(r));
   }
-  return table_of("kernels", "Kernels by time", rows);
+  return rows;
 }
+
+Table ProfileTables::kernels() const { return table_of("kernels", "Kernels by time", kernel_rows()); }
 
 Table ProfileTables::phases() const {
   const auto places = places_of(timeline.marks);

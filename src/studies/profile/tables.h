@@ -3,6 +3,7 @@
 #pragma once
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/device.h"
 #include "instruments/profile/timeline.h"
@@ -18,6 +19,7 @@ struct ProfileTables {
 
   Table kernels() const, phases() const, modules() const, layers() const, attention() const, roofline() const, gaps() const,
       timeline_rows() const, memory() const;
+  std::vector<KernelTimeRow> kernel_rows() const;  // the one that takes the most time first
   WorkRow work(const std::string& phase) const;
   double step_ms() const;                     // mean
   std::optional<double> step_ms_std() const;  // of a step's time; none for a single step

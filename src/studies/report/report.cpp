@@ -48,12 +48,14 @@ Record differences(const ReportRun& a, const ReportRun& b) {
   const Comparison c = compare_runs(compared(a), compared(b), tolerance);
   if (c.pairs == 0) return r.add(Part{Note{"These two runs have no problem in common, so nothing can be compared."}});
   Record said = comparison_record(c, a.name, b.name, tolerance);
+  r.title = said.title;
   for (Part& p : said.parts)
     if (const auto* summary = std::get_if<Record>(&p.is))
       for (const Part& field : summary->parts) r.add(field);
-  r.add(
-      Part{Note{"A verdict needs the whole spread (two standard errors) beyond the tolerance. It is unclear if the spread crosses it, or "
-                "is not known."}});
+  if (!c.times.empty())
+    r.add(
+        Part{Note{"A verdict needs the whole spread (two standard errors) beyond the tolerance. It is unclear if the spread crosses it, or "
+                  "is not known."}});
   for (Part& p : said.parts)
     if (std::holds_alternative<Chart>(p.is)) r.add(std::move(p));
   add_loss_curves(compared(a), compared(b), r);
@@ -306,7 +308,12 @@ Record report_of(const std::vector<ReportRun>& runs, const Results* store) {
       for (const ReportRun& table : tables_of_bench(card)) r.add(Part{section(table)});
     return r;
   }
-  if (runs.size() == 2) r.add(Part{differences(runs[0], runs[1])});
+  if (runs.size() == 2) {  // the page's title is the verdict
+    Record between = differences(runs[0], runs[1]);
+    std::swap(r.title, between.title);
+    between.title = fmt::format("{} against {}", runs[1].name, runs[0].name);
+    r.add(Part{std::move(between)});
+  }
   Record machines{"machines", "Machines", {}};
   std::set<std::string> names;
   for (const ReportRun& run : runs)

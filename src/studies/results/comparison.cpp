@@ -174,7 +174,7 @@ class Pair {
         if (a > worse_error * std::max(b, least_error)) change(c.name, "better", false, ratio);
         return;
       case Unit::exact:
-        if (a != b) change(c.name, "differs", true);
+        if (a != b) change(c.name, "differs", true, {}, Unit::exact);
         return;
       default:
         if (std::abs(a - b) > tolerance_ * std::max(std::abs(a), std::abs(b))) change(c.name, "differs", true, ratio);
@@ -204,10 +204,11 @@ class Pair {
     if (ratio > 1 + tolerance_) change(field, "more, unclear", false, ratio);
   }
 
-  void change(const std::string& field, std::string verdict, bool difference, std::optional<double> ratio = {}) {
-    const auto cell = [&](const RowObject& row) {
+  void change(const std::string& field, std::string verdict, bool difference, std::optional<double> ratio = {}, Unit unit = Unit::none) {
+    const auto cell = [&](const RowObject& row) {  // a measured number differs by more than its seventh digit
       const auto at = row.find(field);
-      return at == row.end() ? Value() : value_of(*at);
+      if (at == row.end()) return Value();
+      return at->is_number_float() && unit != Unit::exact ? Value(std::stod(fmt::format("{:.6g}", at->get<double>()))) : value_of(*at);
     };
     into_.changes.push_back({problem_, field, cell(a_), cell(b_), ratio, std::move(verdict), difference});
   }
@@ -260,8 +261,12 @@ Comparison compare_runs(const ComparedRun& a, const ComparedRun& b, double toler
     at->second.pop_back();
     used[other] = true;
     ++c.pairs;
+    const RowObject& partner = b.rows[other];
+    const double step = number(row, "step", -1), loss_a = number(row, "loss", NAN), loss_b = number(partner, "loss", NAN);
+    if (step >= 0 && std::isfinite(loss_a) && std::isfinite(loss_b) && (!c.loss || step > double(c.loss->step)))
+      c.loss = {std::int64_t(step), loss_a, loss_b};
     const Again *const of_a = others(again_a, q.key), *const of_b = others(again_b, q.key);
-    Pair(row, b.rows[other], std::move(q.words), tolerance, c, of_a, of_b).compare(columns);
+    Pair(row, partner, std::move(q.words), tolerance, c, of_a, of_b).compare(columns);
   }
   for (std::size_t i = 0; i < used.size(); ++i) {
     if (used[i]) continue;
@@ -303,13 +308,19 @@ Record comparison_record(const Comparison& c, const std::string& a, const std::s
   std::vector<std::string> verdicts;
   for (const Verdict v : {Verdict::slower, Verdict::faster, Verdict::same, Verdict::unclear})
     if (c.count(v) > 0) verdicts.push_back(fmt::format("{} {}", c.count(v), names_of<Verdict>.of(v)));
-  const std::string others =
-      differences == 0 ? "nothing else differs" : fmt::format("{} other {}", differences, differences == 1 ? "difference" : "differences");
-  Record r{"",
-           fmt::format("{} against {}: {}{}.", b, a,
-                       c.times.empty() ? "" : fmt::format("of {} times {}; ", c.times.size(), joined(verdicts)), others),
-           {}};
-  r.add(Part{table_of("rows", fmt::format("{} against {}: time of B over time of A", b, a), c.times)});
+  std::vector<std::string> answer;
+  if (c.loss)  // what two trainings are compared for
+    answer.push_back(
+        fmt::format("at step {} the loss is {}, where it was {}", c.loss->step, number_in_words(c.loss->b), number_in_words(c.loss->a)));
+  if (!c.times.empty()) answer.push_back(fmt::format("of {} times {}", c.times.size(), joined(verdicts)));
+  const char* other = answer.empty() ? "" : "other ";
+  const auto untold = differences - std::count_if(c.changes.begin(), c.changes.end(),
+                                                  [&](const ChangeRow& row) { return c.loss && row.difference && row.field == "loss"; });
+  if (untold > 0) answer.push_back(fmt::format("{} {}{}", untold, other, untold == 1 ? "difference" : "differences"));
+  if (untold == 0) answer.push_back(answer.empty() ? "nothing differs" : "nothing else differs");
+  if (c.added > 0) answer.push_back(fmt::format("{} {} only {} has", c.added, c.added == 1 ? "row" : "rows", b));
+  Record r{"", fmt::format("{} against {}: {}.", b, a, joined(answer, "; ")), {}};
+  if (!c.times.empty() || !c.loss) r.add(Part{table_of("rows", fmt::format("{} against {}: time of B over time of A", b, a), c.times)});
   if (!c.times.empty()) r.add(Part{ratios_of(c.times, b)});
   if (!c.changes.empty()) r.add(Part{table_of("changes", "What else is not as it was", c.changes)});
   if (!c.in_every_row.empty()) r.add(Part{Note{"In every row: " + c.in_every_row, false}});

@@ -51,11 +51,17 @@ struct ChangeRow {  // one value of a pair that is no time, and is not as it was
   bool difference = true;  // else it is only said: fewer bytes, smaller errors, rows that are new
 };
 
+struct LastLosses {  // of two trainings: the last step that both kept
+  std::int64_t step;
+  double a, b;
+};
+
 struct Comparison {
   std::vector<TimeRow> times;
   std::vector<ChangeRow> changes;
   std::string in_every_row;                       // settings of all rows, shown once
   std::size_t pairs = 0, missing = 0, added = 0;  // rows without a partner: of A, of B
+  std::optional<LastLosses> loss;
 
   bool slower() const;
   bool differs() const;  // something in B takes longer, needs more, is wrong, or is not there
