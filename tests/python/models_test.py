@@ -354,7 +354,8 @@ class ModelsTest(unittest.TestCase):
             nets = [made(model, config, "eager", torch.float32, "cpu")]
             nets += [made(model, config, how, torch.float32, "cpu", nets[0].state_dict()) for how in ("headroom",)]
             served = (four, padded, wider)
-            cases = [(holes, "a hole between the keys" if OLD else "padding between the tokens"), (five, "the mask is a tensor .*a bias"), *((one, "served by headroom: 2") for one in served)]
+            between = "a hole between the keys" if OLD else "padding between the tokens"
+            cases = [(holes, between), (five, "the mask is a tensor .*a bias"), *((one, "served by headroom: 2") for one in served)]
             for said, words in cases:
                 with self.subTest(model=name, words=words), ht.replace_sdpa() as seen:
                     want, got = (net(tokens, attention_mask=four if said is wider and net is nets[0] else said).logits for net in nets)
