@@ -162,6 +162,19 @@ TEST_F(Forecast, WhatTheObserverSaysIsInTheAnswerAndItsJson) {
   EXPECT_NE(run(line("--device h100", "batch=1 notes")).out.find("note: times were not known."), std::string::npos);
 }
 
+TEST_F(Forecast, WhatWasNotRunIsSaidWhereItEndedTheProgram) {
+  const std::string rest =
+      "The forecast ended the program after 2 steps: the peaks of two optimizer steps agree. What comes later was not run";
+  const Json j = json("--device h100", "batch=1 steps=9 ended", 0);
+  ASSERT_EQ(j["uncertain"]["said"].size(), 1u);
+  EXPECT_EQ(j["uncertain"]["said"][0]["what"], "ended");
+  EXPECT_TRUE(j["uncertain"]["said"][0]["text"].get<std::string>().starts_with(rest)) << j["uncertain"]["said"];
+  const std::string out = run(line("--device h100", "batch=1 steps=9 ended")).out;
+  EXPECT_EQ(out.find(rest), out.rfind(rest));
+  EXPECT_NE(out.find(rest), std::string::npos) << out;
+  EXPECT_TRUE(json("--device h100", "batch=1 steps=9", 0)["uncertain"]["said"].empty()) << "it ran to its end";
+}
+
 TEST_F(Forecast, WhatWasTriedIsNoLongerAdvised) {
   const std::string advice = "--try measures which allocator setting ends it";
   const Ended without = run(line("--device h100", "batch=1 spare")), with = run(line("--try --device h100", "batch=1 spare"));

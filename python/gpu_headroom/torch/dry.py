@@ -36,10 +36,7 @@ class ProgramForecast:
     json: Dict[str, Any] = dataclasses.field(repr=False)  # everything
 
     def __str__(self) -> str:
-        gib = 1 << 30
-        word = {True: "Fits", False: "Does not fit", None: "Not known whether it fits"}[self.fits]
-        said = f"{word} on {self.device}: needs {self.needed_bytes / gib:.2f} GiB of {self.memory_bytes / gib:.2f} GiB"
-        return said + (f"; {self.why}" if self.why else "")
+        return str(self.json["answer"])
 
 
 def _program() -> str:

@@ -28,7 +28,7 @@ void describe(Of<Forecast> auto& a, auto&& f) {
              .allowed = {0, 64},
              .option = "--gpus,--ranks"});
   f(a.steps, {.name = "steps",
-              .about = "End the program after this many optimizer steps; 0: once the peaks of two steps agree",
+              .about = "End the program after this many optimizer steps; 0: once the peaks of two steps agree. What comes later is not run",
               .allowed = {0, 1 << 20}});
   f(a.largest, {.name = "largest", .about = "Find the largest value that fits, as batch=1..256; {batch} in the command is replaced by it"});
   f(a.sweep, {.name = "sweep", .about = "A row for each value, as len=1024,4096; {len} in the command is replaced by it"});

@@ -101,6 +101,17 @@ std::vector<OnlyAcceptedRow> functions_of(const Told& t) {
   return rows;
 }
 
+// What was not run, where the forecast itself ended the program after enough steps; else empty.
+std::string rest_of(const Told& t) {
+  const auto ended = std::ranges::find_if(t.processes, [](const ProcessStory& p) { return !p.end.empty() && !p.waits; });
+  const std::int64_t steps = t.row.steps.value_or(0);
+  if (ended == t.processes.end() || steps == 0) return "";
+  return fmt::format(
+      "The forecast ended the program after {}: {}. What comes later was not run (evaluation, larger batches, saving); "
+      "--steps 1000 runs up to 1000 steps.",
+      steps == 1 ? "one step" : fmt::format("{} steps", steps), ended->end);
+}
+
 std::vector<SaidRow> said_of(const Told& t) {  // each sentence once, however many ranks say it
   std::vector<SaidRow> rows;
   if (!t.other_float.empty())
@@ -108,6 +119,7 @@ std::vector<SaidRow> said_of(const Told& t) {  // each sentence once, however ma
         {"note", fmt::format("with 0.75 for a float that only the card knows the program ended before its second step, so it ran "
                              "again with {}",
                              t.other_float)});
+  if (const std::string rest = rest_of(t); !rest.empty()) rows.push_back({"ended", rest});
   for (const ProcessStory& p : t.processes)
     for (const SaidRow& s : p.said)
       if (std::ranges::none_of(rows, [&](const SaidRow& r) { return r.what == s.what && r.text == s.text; })) rows.push_back(s);
@@ -135,6 +147,7 @@ Record uncertain_of(const Told& t, bool for_people) {
     return r.add(Part{table_of("said", "", said_of(t))});
   }
   const auto note = [&](std::string text) { r.add(Part{Note{std::move(text), false}}); };
+  if (std::string rest = rest_of(t); !rest.empty()) note(std::move(rest));
   if (values.empty() && t.row.accepted_functions == 0)
     note("Nothing in PyTorch's own bytes: no value was read that only a card knows, and every function was answered.");
   if (!values.empty()) {
@@ -307,7 +320,8 @@ Record told_record(const Told& t, bool for_people) {
   r.add(Part{Note{in_words(t.time), false}});
   add_tables(t, true, r);
   r.add(Part{uncertain_of(t, true)});
-  for (const auto& [what, text] : said_of(t)) r.add(Part{Note{fmt::format("{}: {}.", what, text), false}});
+  for (const auto& [what, text] : said_of(t))
+    if (what != "ended") r.add(Part{Note{fmt::format("{}: {}.", what, text), false}});  // that one is among what could be wrong
   return r;
 }
 
