@@ -24,6 +24,8 @@ import traceback
 import torch
 import torch.nn.functional as F
 
+from quick_numbers import quick_numbers
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 BEGIN = time.perf_counter()
 TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "tf32": torch.float32, "fp32": torch.float32}
@@ -336,25 +338,8 @@ def trace_of(profiler, program, table):
                         a.get("bytes", ""), e["name"][:400]])
 
 
-def quick_numbers():
-    """Large weights on the host are copies of one piece of random numbers: a program begins sooner, and its products see random numbers."""
-    piece = torch.randn(1 << 20) * 0.02
-    for name in ("normal_", "uniform_"):
-        slow = getattr(torch.Tensor, name)
-
-        def quick(tensor, *args, slow=slow, **kwargs):
-            if tensor.device.type != "cpu" or tensor.numel() < 1 << 16 or not tensor.is_contiguous():
-                return slow(tensor, *args, **kwargs)
-            with torch.no_grad():
-                flat = tensor.view(-1)
-                for at in range(0, flat.numel(), len(piece)):
-                    flat[at:at + len(piece)].copy_(piece[:min(len(piece), flat.numel() - at)])
-            return tensor
-        setattr(torch.Tensor, name, quick)
-
-
 def steps(folder, until, programs):
-    quick_numbers()
+    quick_numbers(torch)
     sys.path.insert(0, os.path.join(HERE, "programs"))
     clock = Steps()
     os.environ["HF_HUB_OFFLINE"] = "1"

@@ -26,6 +26,8 @@ import tempfile
 import time
 import traceback
 
+from quick_numbers import quick_numbers
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 BEGIN = time.perf_counter()
 WARM_UP = 4
@@ -434,21 +436,6 @@ class Steps:
 COLUMNS = """program status ms ms_least ms_most window_steps speed_us scaled_ms alone_ms host_ms scaled_host_ms waits_ms cpu_ms kernels kernel_ms busy_ms
 peak_allocated_bytes seconds
 why""".split()
-
-
-def quick_numbers(torch):
-    """Large random tensors on the host are copies of one piece: a program begins sooner, and its products still see random numbers."""
-    piece = torch.randn(1 << 20) * 0.02
-    for name in ("normal_", "uniform_"):
-        def quick(tensor, *args, slow=getattr(torch.Tensor, name), **kwargs):
-            if tensor.device.type != "cpu" or tensor.numel() < 1 << 16 or not tensor.is_contiguous():
-                return slow(tensor, *args, **kwargs)
-            with torch.no_grad():
-                flat = tensor.view(-1)
-                for at in range(0, flat.numel(), len(piece)):
-                    flat[at:at + len(piece)].copy_(piece[:min(len(piece), flat.numel() - at)])
-            return tensor
-        setattr(torch.Tensor, name, quick)
 
 
 def one(folder, program, seconds):

@@ -11,13 +11,17 @@
 #include "base/convert.h"
 #include "headroom/headroom.h"
 #include "tests/dist/processes.h"
+#include "tests/dist/values.h"
 
 namespace headroom::capi {
 
 namespace {
 
 using dist::as_processes;
+using dist::in_order;
 using dist::Outcome;
+using dist::value_of;
+using dist::values_of;
 
 void need(headroom_status s, headroom_status want = HEADROOM_OK) {
   if (s != want) throw std::runtime_error(fmt::format("{}: {}", headroom_status_name(s), headroom_last_error()));
@@ -42,26 +46,6 @@ std::vector<Outcome> ranks_do(int ranks, const std::function<std::string(headroo
 }
 
 template <class T>
-T value_of(int rank, std::int64_t i) {  // of both signs and of sizes that round
-  const auto u = std::uint32_t(rank * 2654435761u + std::uint32_t(i) * 40503u);
-  return narrow<T>((float(u % 20011) - 10005.f) / float(1 + u % 977));
-}
-
-template <class T>
-std::vector<T> values_of(int rank, std::int64_t count) {
-  std::vector<T> v(std::size_t(count), T{});
-  for (std::int64_t i = 0; i < count; ++i) v[std::size_t(i)] = value_of<T>(rank, i);
-  return v;
-}
-
-template <class T>
-T in_order(int ranks, std::int64_t i, bool mean) {
-  float s = widen(value_of<T>(0, i));
-  for (int r = 1; r < ranks; ++r) s += widen(value_of<T>(r, i));
-  return narrow<T>(mean ? s / float(ranks) : s);
-}
-
-template <class T>
 bool bits_equal(const T& a, const T& b) {
   return std::memcmp(&a, &b, sizeof(T)) == 0;
 }
@@ -76,8 +60,9 @@ std::string sums_of(headroom_comm* comm, int rank, int ranks, headroom_dtype dty
     std::vector<T> part(std::size_t(count), T{});
     need(headroom_comm_reduce_scatter(comm, whole.data(), part.data(), count, dtype, how));
     for (std::int64_t i = 0; i < count; ++i) {
-      if (!bits_equal(all[std::size_t(i)], in_order<T>(ranks, i, mean))) return fmt::format("all_reduce of {}: element {}", count, i);
-      if (!bits_equal(part[std::size_t(i)], in_order<T>(ranks, rank * count + i, mean)))
+      if (!bits_equal(all[std::size_t(i)], in_order<T>(ranks, i, mean ? ranks : 1)))
+        return fmt::format("all_reduce of {}: element {}", count, i);
+      if (!bits_equal(part[std::size_t(i)], in_order<T>(ranks, rank * count + i, mean ? ranks : 1)))
         return fmt::format("reduce_scatter of {}: element {}", count, i);
     }
   }

@@ -7,31 +7,16 @@
 #include <vector>
 
 #include "base/convert.h"
-#include "base/random.h"
 #include "dist/threads.h"
 #include "engine/collectives.h"
+#include "tests/dist/values.h"
 
 namespace headroom {
 namespace {
 
-template <class T>
-T value_of(int rank, std::int64_t i) {
-  return narrow<T>(Random{std::uint64_t(rank) + 7}.normal(std::uint64_t(i)) * 100.f);
-}
-
-template <class T>
-std::vector<T> values_of(int rank, std::int64_t count) {
-  std::vector<T> v(std::size_t(count), T{});
-  for (std::int64_t i = 0; i < count; ++i) v[std::size_t(i)] = value_of<T>(rank, i);
-  return v;
-}
-
-template <class T>
-T in_order(int ranks, std::int64_t i, int divisor) {
-  float s = widen(value_of<T>(0, i));
-  for (int r = 1; r < ranks; ++r) s += widen(value_of<T>(r, i));
-  return narrow<T>(s / float(divisor));
-}
+using dist::in_order;
+using dist::value_of;
+using dist::values_of;
 
 template <class T>
 bool same_bits(const T& a, const T& b) {
