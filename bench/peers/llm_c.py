@@ -68,10 +68,18 @@ def main():
     p.add_argument("--warmup", type=int, default=10)
     p.add_argument("--out", help="a JSON file of all rounds")
     a = p.parse_args()
-    a.program = os.path.abspath(a.program)
+    a.program, a.headroom = os.path.abspath(a.program), os.path.abspath(a.headroom)
+    for path in a.program, a.headroom:
+        if not os.access(path, os.X_OK):
+            p.error(f"{path} is not a program; llm.c's is built by `make train_gpt2cu USE_CUDNN=1`, ours by `make build`")
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        sizes = [tuple(map(int, size.split(":"))) for size in a.sizes.split(",")]
+        try:
+            sizes = [tuple(map(int, size.split(":"))) for size in a.sizes.split(",")]
+            if any(len(size) != 2 or size[0] not in WIDTHS or size[1] < 1 for size in sizes):
+                raise ValueError
+        except ValueError:
+            p.error(f"--sizes '{a.sizes}' is not layers:batch,…, with layers of {', '.join(map(str, WIDTHS))}")
         tokens(os.path.join(folder, "tokens.bin"), 1024 * max(batch for _, batch in sizes) * (a.warmup + a.steps + 2))
         for layers, batch in sizes:
             config(os.path.join(folder, f"gpt2_{layers}.json"), layers)
