@@ -377,6 +377,87 @@ TEST_F(Forecast, ASearchThatWasStoppedSaysWhatItFound) {
   EXPECT_TRUE(out.starts_with("Stopped: batch=2 fits on NVIDIA H100 SXM, larger ones are not known.")) << out << text_of(at("err"));
 }
 
+// A later run than the first one is stopped, once it is there: its environment has the word, and it makes a file.
+class ForecastStopped : public Forecast {
+ protected:
+  std::string spins_with(const std::string& variable, const std::string& word) const {
+    return "spins-with=" + variable + ":" + word + ":" + at("again");
+  }
+  Ended stopped(const std::vector<std::string>& options, const std::vector<std::string>& program) const {
+    std::vector<std::string> words{"forecast", "--db", db_};
+    words.insert(words.end(), options.begin(), options.end());
+    words.insert(words.end(), {"--", HEADROOM_LIKE_TORCH});
+    words.insert(words.end(), program.begin(), program.end());
+    fs::remove(at("again"));
+    const pid_t child = start(words, true);
+    for (int i = 0; i < 1500 && !fs::exists(at("again")); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_TRUE(fs::exists(at("again"))) << text_of(at("out")) << text_of(at("err"));
+    kill(child, SIGINT);
+    int status = 0;
+    waitpid(child, &status, 0);
+    return {WEXITSTATUS(status), text_of(at("out")), text_of(at("err"))};
+  }
+};
+
+TEST_F(ForecastStopped, WhatDoesNotFitIsKnownWithoutTheRunThatSaysHowMuchItNeeds) {
+  const std::string spins = spins_with("HEADROOM_DRY_CARD", "unlimited=1");
+  const Ended e = stopped({"--device", "rtx4090"}, {"batch=100", spins});
+  EXPECT_EQ(e.code, 3) << e.err;
+  const std::string first = e.out.substr(0, e.out.find('\n'));
+  EXPECT_TRUE(first.starts_with("Does not fit on NVIDIA GeForce RTX 4090: it has taken ")) << first;
+  EXPECT_NE(first.find("It runs out in step 1, forward, which asks for 25.0 GiB."), std::string::npos) << first;
+  EXPECT_TRUE(first.ends_with("Stopped during the run with unlimited memory that says how much it needs.")) << first;
+  EXPECT_NE(e.err.find("stopped by Ctrl-C"), std::string::npos) << e.err;
+  const Ended data = stopped({"--device", "rtx4090", "--format", "json"}, {"batch=100", spins});
+  EXPECT_EQ(data.code, 3);
+  const Json j = Json::parse(data.out);
+  EXPECT_EQ(j["fits"], false);
+  EXPECT_EQ(j["status"], "oom");
+  EXPECT_EQ(j["ranks"][0]["fits"], false);
+  EXPECT_TRUE(j["uncertain"]["high_bytes"].is_null());
+  EXPECT_NE(j["why"].get<std::string>().find("the run with unlimited memory"), std::string::npos) << j["why"];
+  EXPECT_EQ(j["peak_allocated_bytes"], 64 * mib);
+}
+
+TEST_F(ForecastStopped, OneStepThatWasSeenIsKnownWithoutARunWithAnotherNumber) {
+  const Ended e = stopped({"--device", "h100"}, {"batch=2", "steps=3", "until-low", spins_with("HEADROOM_DRY_FLOAT", "100")});
+  EXPECT_EQ(e.code, 1);
+  EXPECT_TRUE(e.out.starts_with("Stopped before all is known: as far as is known, it needs at least ")) << e.out;
+  EXPECT_NE(e.out.find("Stopped during the run with 100 for a float that only the card knows."), std::string::npos) << e.out;
+  EXPECT_NE(e.out.find("576 MiB"), std::string::npos) << e.out;
+}
+
+TEST_F(ForecastStopped, ASearchKnowsThatTheLastValueDoesNotFit) {
+  const Ended e = stopped({"--device", "h100", "--memory", "5", "--largest", "batch=1..64"},
+                          {"batch={batch}", spins_with("HEADROOM_DRY_CARD", "unlimited=1")});
+  EXPECT_EQ(e.code, 1);
+  EXPECT_TRUE(e.out.starts_with("Stopped: batch=8 fits on NVIDIA H100 SXM, batch=16 does not.")) << e.out << e.err;
+  const Ended none = stopped({"--device", "h100", "--memory", "5", "--largest", "batch=100..128"},
+                             {"batch={batch}", spins_with("HEADROOM_DRY_CARD", "unlimited=1")});
+  EXPECT_EQ(none.code, 3) << "the answer is whole";
+  EXPECT_TRUE(none.out.starts_with("Not even batch=100 fits on NVIDIA H100 SXM.")) << none.out << none.err;
+}
+
+TEST_F(ForecastStopped, TheAnswerStaysWithoutAllThatCouldBeTried) {
+  const Ended e = stopped({"--device", "rtx4090", "--try"}, {"batch=8", spins_with("PYTORCH_CUDA_ALLOC_CONF", "expandable")});
+  EXPECT_EQ(e.code, 0) << e.err;
+  EXPECT_TRUE(e.out.starts_with("Fits on NVIDIA GeForce RTX 4090: it needs ")) << e.out;
+  EXPECT_NE(e.out.find("Stopped before all changes were tried."), std::string::npos) << e.out;
+  EXPECT_NE(e.err.find("stopped by Ctrl-C"), std::string::npos) << e.err;
+  const Ended half =
+      stopped({"--device", "h100", "--memory", "4", "--try"}, {"batch=16", "spare", spins_with("PYTORCH_CUDA_ALLOC_CONF", "expandable")});
+  EXPECT_EQ(half.code, 3) << half.err;
+  EXPECT_EQ(half.out.find("With PYTORCH_CUDA_ALLOC_CONF"), std::string::npos) << "what a stopped run took is no need";
+}
+
+TEST_F(Forecast, AValueWithoutAnAnswerLeavesWhatASearchFound) {
+  const std::string dies = "case $0 in 4) kill -9 $$;; esac; exec " HEADROOM_LIKE_TORCH " batch=$0";
+  const Ended e = shell("$H forecast --device h100 --db " + db_ + " --largest batch=1..64 -- sh -c '" + dies + "' {batch}");
+  EXPECT_EQ(e.code, 1);
+  EXPECT_TRUE(e.out.starts_with("No answer at batch=4: ")) << e.out << e.err;
+  EXPECT_NE(e.out.find("batch=2 fits on NVIDIA H100 SXM, larger ones are not known."), std::string::npos) << e.out;
+}
+
 TEST_F(Forecast, OneStepThatReadAValueIsSaidInTheFirstLine) {
   const Ended e = run(line("--device h100", "batch=2 steps=1 reads"));
   EXPECT_EQ(e.code, 0) << e.err;

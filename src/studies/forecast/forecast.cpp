@@ -82,55 +82,58 @@ class Several {  // settings of one program, each with a row
 struct Largest {
   std::optional<std::int64_t> fits;
   std::int64_t not_above = 0;  // the least value that is known not to fit, or one above the range
+  std::string without{};       // "batch=8: exit code 7": a value without an answer ended the search
 };
 
 // The largest value of a range that fits, where a smaller one always does. Doubles first: large settings cost most.
 Largest largest_of(Several& several, const Varied& v, const std::vector<std::string>& program, const std::string& before) {
   Largest found{{}, v.high + 1};
-  auto& [fits, not_above] = found;
-  const auto tried = [&](std::int64_t value) {
+  auto& [fits, not_above, without] = found;
+  const auto tried = [&](std::int64_t value) {  // false: there is no answer, and the search ends with what is known
     const std::string word = fmt::format("{}", value);
     const double share = not_above > v.low ? 1 - double(not_above - fits.value_or(v.low)) / double(v.high + 1 - v.low) : 1;
     const ForecastRow& row = several.run(with_value(program, v.name, word), fmt::format("{}{}={}", before, v.name, word), share * 0.9);
-    check(row.status == Status::ok || row.status == Status::oom || several.stopped(), Code::io,
-          "--largest: at {}={} there is no answer: {}", v.name, word, row.why);
-    return row.fits == true;
+    if (row.fits == true && row.status == Status::ok)
+      fits = value;
+    else if (row.fits == false)
+      not_above = value;
+    else if (!several.stopped())
+      without = fmt::format("{}={}: {}", v.name, word, row.why);
+    return (row.fits.has_value() && row.status != Status::failed) && !several.stopped();
   };
   for (std::int64_t value = v.low; value < not_above && !several.stopped();) {
-    const bool fitted = tried(value);
-    if (several.stopped()) return found;
-    if (!fitted) {
-      not_above = value;
-      break;
-    }
-    fits = value;
+    if (!tried(value)) return found;
     if (value == v.high) return found;
     value = std::min(v.high, std::max(value + 1, value * 2));
   }
-  while (fits && not_above - *fits > 1 && !several.stopped()) {
-    const std::int64_t middle = *fits + (not_above - *fits) / 2;
-    const bool fitted = tried(middle);
-    if (several.stopped()) return found;
-    (fitted ? *fits : not_above) = middle;
-  }
+  while (fits && not_above - *fits > 1 && !several.stopped())
+    if (!tried(*fits + (not_above - *fits) / 2)) return found;
   return found;
 }
 
-std::string words_of(const Varied& range, const Largest& found, bool stopped, const std::string& on) {
-  const auto& [most, not_above] = found;
+bool is_whole(const Varied& range, const Largest& found) {
+  return found.fits ? found.not_above - *found.fits == 1 : found.not_above == range.low;
+}
+
+std::string words_of(const Varied& range, const Largest& found, const std::string& on) {
+  const auto& [most, not_above, without] = found;
   if (most == range.high) return fmt::format("All of {}={}..{} fits{}", range.name, range.low, range.high, on);
-  if (!stopped || (most && not_above - *most == 1) || not_above == range.low)
+  if (is_whole(range, found))
     return most ? fmt::format("The largest {} that fits{} is {}", range.name, on, *most)
                 : fmt::format("Not even {}={} fits{}", range.name, range.low, on);
   const std::string above = not_above <= range.high ? fmt::format("{}={} does not", range.name, not_above) : "larger ones are not known";
-  return most ? fmt::format("Stopped: {}={} fits{}, {}", range.name, *most, on, above)
-              : fmt::format("Stopped before it is known which {} fits{}", range.name, on);
+  const std::string ended = without.empty() ? "Stopped" : fmt::format("No answer at {}", without);
+  return most              ? fmt::format("{}: {}={} fits{}, {}", ended, range.name, *most, on, above)
+         : without.empty() ? fmt::format("Stopped before it is known which {} fits{}{}", range.name, on,
+                                         not_above <= range.high ? fmt::format(": {}", above) : "")
+                           : fmt::format("{}: it is not known which {} fits{}", ended, range.name, on);
 }
 
 Outcome several_settings(const Forecast& a, const Host& host, Life life) {
   Several several(a, host, life);
   Record r{"forecast", "", {}};
   std::vector<std::string> verdicts;
+  bool whole = true;  // nothing is left to run
   const Varied sweep = a.sweep.empty() ? Varied{"", {""}, 0, 0} : list_of_values(a.sweep, a.program);
   for (std::size_t i = 0; i < sweep.values.size() && !several.stopped(); ++i) {
     const std::string& value = sweep.values[i];
@@ -143,12 +146,18 @@ Outcome several_settings(const Forecast& a, const Host& host, Life life) {
     const Varied range = range_of_values(a.largest, a.program);
     const auto most = largest_of(several, range, program, before.empty() ? "" : before + " ");
     const std::string on = before.empty() ? fmt::format(" on {}", a.device.name) : fmt::format(" on {} with {}", a.device.name, before);
-    verdicts.push_back(words_of(range, most, several.stopped(), on));
+    verdicts.push_back(words_of(range, most, on));
+    whole &= is_whole(range, most);
   }
   const auto& rows = several.rows();
   if (verdicts.empty()) {
     const auto fit = std::count_if(rows.begin(), rows.end(), [](const ForecastRow& row) { return row.fits == true; });
-    verdicts.push_back(fmt::format("{} of {} settings fit on {}", fit, rows.size(), a.device.name));
+    whole = rows.size() == sweep.values.size() && std::ranges::all_of(rows, [](const ForecastRow& row) { return row.fits.has_value(); });
+    verdicts.push_back(whole || !several.stopped() ? fmt::format("{} of {} settings fit on {}", fit, rows.size(), a.device.name)
+                                                   : fmt::format("Stopped: {} of {} settings were run, {} fit on {}", rows.size(),
+                                                                 sweep.values.size(), fit, a.device.name));
+  } else {
+    whole &= verdicts.size() == sweep.values.size();
   }
   r.title = joined(verdicts, "; ") + ".";
   std::vector<ForecastRow> sorted = rows;
@@ -162,10 +171,41 @@ Outcome several_settings(const Forecast& a, const Host& host, Life life) {
     if (!row.why.empty()) r.add(Part{Note{fmt::format("{}: {}", row.setting, row.why), false}});
   if (several.stopped()) {
     std::string said = life.stopped(fmt::format("after {} settings", rows.size()), "");
-    return {std::move(r), Answer::failed, std::nullopt, std::move(said)};
+    return {std::move(r), whole ? answer_of(rows) : Answer::failed, std::nullopt, std::move(said)};
   }
   std::string said = life.name();
-  return {std::move(r), answer_of(rows), std::move(life), std::move(said)};
+  return {std::move(r), whole || a.largest.empty() ? answer_of(rows) : Answer::failed, std::move(life), std::move(said)};
+}
+
+// The need with the allocator that keeps nothing between its blocks. What is known already stays, whatever becomes of this run.
+std::optional<ForecastRow> with_expandable_segments(const Forecast& a, const Host& host, Told& t) {
+  constexpr const char* what = "the run with expandable segments";
+  if (t.stop(host.stop(), what)) return std::nullopt;
+  try {
+    Told other = forecast_one(a, a.program, host, [](std::string_view) {}, {"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"});
+    if (t.stop(other.stopped, what) || other.at_least || other.row.status == Status::failed) return std::nullopt;
+    return std::move(other.row);
+  } catch (const Error& e) {
+    t.stop(e.at.code == Code::interrupted, what);
+    return std::nullopt;
+  }
+}
+
+// The same program on the card that is here, beside its forecast. A run that fails there takes nothing from the forecast.
+bool check_beside(const Forecast& a, const Told& t, const ProgramOutput& output, Life& life, Record& r) {
+  try {
+    const Told measured = check_on_card(a, t, output);
+    life.keep("measured " + key_of(measured.row), with_table("measured", json_of(measured.row)));
+    r.add(Part{table_of("check", "Forecast against this card", check_rows(t, measured))});
+    if (measured.stopped || !measured.ended.empty())
+      r.add(Part{Note{measured.stopped ? "The run on this card was stopped: its bytes are those until then."
+                                       : fmt::format("The run on this card failed ({}): its bytes are those until then.", measured.ended),
+                      false}});
+    return true;
+  } catch (const Error& e) {
+    r.add(Part{Note{e.what(), false}});
+    return false;
+  }
 }
 
 }  // namespace
@@ -182,22 +222,20 @@ Outcome forecast(const Forecast& a, const Host& host, const ProgramOutput& outpu
   Told t = forecast_one(a, a.program, host, output);
   // Where what is reserved and not used could decide, the allocator that has no such rest is tried.
   if (t.row.status == Status::oom && t.row.needed_bytes > t.row.memory_bytes &&
-      t.row.needed_bytes - t.row.memory_bytes <= t.row.fragmented_bytes.value_or(0))
-    t.expandable = forecast_one(a, a.program, host, [](std::string_view) {}, {"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"}).row;
+      t.row.needed_bytes - t.row.memory_bytes <= t.row.fragmented_bytes.value_or(0) && !t.stopped)
+    t.expandable = with_expandable_segments(a, host, t);
   keep(life, t);
   t.tries = a.tries && (t.row.status == Status::ok || t.row.status == Status::oom);
   Outcome outcome{told_record(t, for_people)};
   if (t.tries) {
-    const auto tries = tries_of(a, t.row, host);
-    for (const ForecastTryRow& row : tries) life.keep("tries " + row.change, with_table("tries", json_of(row)));
+    const Tries tries = tries_of(a, t.row, host, t.stopped);
+    for (const ForecastTryRow& row : tries.rows) life.keep("tries " + row.change, with_table("tries", json_of(row)));
     add_tries(tries, t.row, for_people, outcome.record);
+    t.stopped |= tries.stopped;
   }
-  if (a.check && !t.stopped) {
-    const Told measured = check_on_card(a, t, output);
-    life.keep("measured " + key_of(measured.row), with_table("measured", json_of(measured.row)));
-    outcome.record.add(Part{table_of("check", "Forecast against this card", check_rows(t, measured))});
-  }
-  outcome.answer = t.row.fits == true ? Answer::yes : t.row.status == Status::oom ? Answer::no : Answer::failed;
+  const bool checked = !a.check || (!t.stopped && check_beside(a, t, output, life, outcome.record));
+  const bool too_much = t.row.status == Status::oom || (t.row.status == Status::interrupted && t.row.fits == false);
+  outcome.answer = !checked && !t.stopped ? Answer::failed : t.row.fits == true ? Answer::yes : too_much ? Answer::no : Answer::failed;
   outcome.said = t.stopped ? life.stopped(fmt::format("after {} steps", t.row.steps.value_or(0)), "") : life.name();
   if (!t.stopped) outcome.life.emplace(std::move(life));
   return outcome;

@@ -29,6 +29,7 @@ struct Told {
   bool went_on = false;                  // it ran out of memory, caught that, and ended well
   bool at_least = false;                 // it ran out with unlimited memory too, by a limit of its own
   bool stopped = false;                  // Ctrl-C stopped it
+  std::string not_run;                   // in a run that came after its first: "the run with unlimited memory …"; that one's answer stays
   std::string short_by;                  // it ended by itself before a second step, and these lines read values that only a card knows
   std::string other_float;               // so it ran again with this number for an unknown float
   bool tries = false;                    // what --try runs follows
@@ -38,6 +39,12 @@ struct Told {
   Room room;
   std::optional<Routing> routing{};
   std::optional<ForecastRow> expandable{};  // the need with expandable segments, if that may decide
+
+  // Notes that Ctrl-C stopped `what`, if it did.
+  bool stop(bool asked, const std::string& what) {
+    if (asked && !stopped) not_run = what;
+    return stopped |= asked;
+  }
 };
 
 // What the program writes while it runs.

@@ -174,6 +174,13 @@ void say_so_far(Told& t) {
   for (ForecastRankRow& rank : t.ranks) so_far(rank.fits, rank.low_bytes.value_or(rank.needed_bytes));
 }
 
+std::uint64_t most_reserved(const DryRun& run) {
+  std::uint64_t most = 0;
+  for (const ProcessStory& p : run.processes)
+    for (const ProgramAccount& a : p.cards) most = std::max(most, a.peak_reserved_bytes + a.elsewhere_bytes);
+  return most;
+}
+
 std::int64_t steps_of(const DryRun& run) {
   std::int64_t steps = 0;
   for (const ProcessStory& p : run.processes)
@@ -202,14 +209,14 @@ std::string early(const Told& t) {
 constexpr const char* other_floats[] = {"100", "0.01"};
 
 // Another run, of a program that such a number kept going.
-std::optional<DryRun> with_another_float(DryRunAsked& asked, const DryRun& run, Told& t) {
+std::optional<DryRun> with_another_float(DryRunAsked& asked, const DryRun& run, const Host& host, Told& t) {
   for (const char* number : other_floats) {
+    if (t.stop(host.stop(), fmt::format("the run with {} for a float that only the card knows", number))) return std::nullopt;
     DryRunAsked again = asked;
     again.settings.push_back(fmt::format("{}={}", dry::float_variable, number));
     again.output = [](std::string_view) {};
     DryRun other = run_dry(again);
-    t.stopped |= other.ended.asked;
-    if (t.stopped) return std::nullopt;
+    if (t.stop(other.ended.asked, fmt::format("the run with {} for a float that only the card knows", number))) return std::nullopt;
     if (steps_of(other) <= steps_of(run) && !ran_out(other)) continue;
     t.other_float = number;
     asked.settings = again.settings;
@@ -329,10 +336,14 @@ std::pair<std::uint64_t, std::uint64_t> allocated_range(const ProgramAccount& a)
 
 // Sizes follow from which experts tokens go to. The run sent each token to any of them; the interval has room for two others: as many tokens to
 // each, and all to the same (the other experts then have no gradient).
-void add_routing(Told& t, const DryRunAsked& as_it_ran) {
+void add_routing(Told& t, const DryRunAsked& as_it_ran, const Host& host) {
   Routing routing{routed_line(t.processes), least_of(t), t.row.low_bytes.value_or(t.row.needed_bytes), t.row.high_bytes};
   std::tie(routing.allocated_low_bytes, routing.allocated_high_bytes) = allocated_range(t.accounts.front());
   for (const char* how : {"balanced", "worst"}) {
+    if (t.stop(host.stop(), "the runs with other experts")) {
+      routing.high_bytes.reset();
+      break;
+    }
     DryRunAsked asked = as_it_ran;
     asked.settings.push_back(fmt::format("{}={}", dry::routing_variable, how));
     asked.output = [](std::string_view) {};
@@ -341,8 +352,7 @@ void add_routing(Told& t, const DryRunAsked& as_it_ran) {
       asked.dry.card.unlimited = 1;
       run = run_dry(asked);
     }
-    t.stopped |= run.ended.asked;
-    if (!ended_well(run) || !run.any_bytes()) {
+    if (t.stop(run.ended.asked, "the runs with other experts") || !ended_well(run) || !run.any_bytes()) {
       routing.high_bytes.reset();
       continue;
     }
@@ -373,6 +383,32 @@ void add_routing(Told& t, const DryRunAsked& as_it_ran) {
 
 }  // namespace
 
+namespace {
+
+// The run that says what a program needs which does not fit. What the first run has shown stays known, whatever becomes of this one.
+DryRun with_unlimited_memory(DryRunAsked& asked, DryRun first, const Host& host, Told& t) {
+  constexpr const char* what = "the run with unlimited memory that says how much it needs";
+  t.at_least = true;
+  if (t.stop(host.stop(), what)) return first;
+  asked.dry.card.unlimited = 1;
+  asked.output = [](std::string_view) {};
+  DryRun whole = run_dry(asked);
+  t.stop(whole.ended.asked, what);
+  t.at_least = !ended_well(whole);  // what comes after its end is not known
+  if (t.at_least && !t.stopped) t.ended = how_it_ended(whole);
+  return t.at_least && most_reserved(whole) <= most_reserved(first) ? std::move(first) : std::move(whole);
+}
+
+// Of a program that does not fit and was not seen to its end without a limit: which of its ranks do not.
+void say_what_ran_out(Told& t) {
+  for (std::size_t i = 0; i < t.ranks.size(); ++i) {
+    const bool too_much = t.accounts[i].ran_out.has_value() || t.ranks[i].low_bytes.value_or(0) > t.room.memory_bytes;
+    t.ranks[i].fits = too_much ? std::optional(false) : std::nullopt;
+  }
+}
+
+}  // namespace
+
 Told forecast_one(const Forecast& a, const std::vector<std::string>& program, const Host& host, const ProgramOutput& output,
                   const std::vector<std::string>& change) {
   Told t;
@@ -399,27 +435,20 @@ Told forecast_one(const Forecast& a, const std::vector<std::string>& program, co
   DryRun run = run_dry(asked);
   if (!ended_early_by(run).empty() && !std::getenv(dry::float_variable)) {
     asked.progress = doing("ended after one step; once more with another value");
-    if (auto other = with_another_float(asked, run, t)) run = std::move(*other);
+    if (auto other = with_another_float(asked, run, host, t)) run = std::move(*other);
   }
   const bool too_small = !ended_well(run) && !run.ended.asked && ran_out(run);
   t.ran_out = where_it_ran_out(run);
   t.went_on = t.ran_out && t.ran_out->raised && ended_well(run);
-  t.stopped |= run.ended.asked;
+  t.stop(run.ended.asked, "");
   if (!run.any_bytes()) refuse_without_bytes(run, a);
-  if (too_small) {
-    asked.dry.card.unlimited = 1;
-    asked.progress = doing("does not fit; once more with unlimited memory");
-    asked.output = [](std::string_view) {};
-    DryRun whole = run_dry(asked);
-    t.stopped |= whole.ended.asked;
-    t.at_least = !ended_well(whole);  // what comes after its end is not known
-    if (whole.any_bytes()) run = std::move(whole);
-  }
+  if (too_small) asked.progress = doing("does not fit; once more with unlimited memory");
+  if (too_small) run = with_unlimited_memory(asked, std::move(run), host, t);
   if (const int here = ranks_here(run.processes); here != told) t.room = room_of_program(a.device, a.memory_bytes, here);
   fill(t, run.processes);
   if (!routed_line(t.processes).empty() && !t.stopped && ended_well(run) && !std::getenv(dry::routing_variable)) {
     asked.progress = doing("other experts");
-    add_routing(t, asked);
+    add_routing(t, asked, host);
   }
   t.time = slowest_rank(t.processes, asked.rates, a.device);
   t.row.ms = t.time.ms;
@@ -429,21 +458,22 @@ Told forecast_one(const Forecast& a, const std::vector<std::string>& program, co
   t.row.time_limit = t.time.limit;
   t.row.host_bytes = std::uint64_t(run.ended.host_peak_bytes);
   t.short_by = ended_early_by(run);
-  if (!t.short_by.empty()) {
+  if (!t.short_by.empty() || t.at_least) {
     t.row.high_bytes.reset();
     for (ForecastRankRow& rank : t.ranks) rank.high_bytes.reset();
   }
   t.row.fits = !too_small && t.row.high_bytes.value_or(t.row.needed_bytes) <= t.room.memory_bytes;
-  if (!ended_well(run) && !t.stopped) t.ended = how_it_ended(run);
+  if (!too_small && !ended_well(run) && !t.stopped) t.ended = how_it_ended(run);
   for (const ProcessStory& p : run.processes)
     if (p.waits) t.waits = p.end;
   if (too_small) {
     t.row.status = Status::oom;
-    t.row.why = fmt::format("runs out in {}", where(*t.ran_out));
+    t.row.why = fmt::format("runs out in {}{}", where(*t.ran_out), t.not_run.empty() ? "" : fmt::format("; {} was stopped", t.not_run));
+    if (t.at_least) say_what_ran_out(t);
     t.row.line = t.ran_out->own_line.empty() ? t.ran_out->line : t.ran_out->own_line;
   } else if (t.stopped) {
     t.row.status = Status::interrupted;
-    t.row.why = "stopped before its end";
+    t.row.why = t.not_run.empty() ? "stopped before its end" : fmt::format("{} was stopped", t.not_run);
     say_so_far(t);
   } else if (!ended_well(run)) {
     t.row.status = Status::failed;
@@ -461,6 +491,7 @@ Told forecast_one(const Forecast& a, const std::vector<std::string>& program, co
 }
 
 std::string verdict(const Told& t) {
+  const std::string stopped = t.not_run.empty() ? "" : fmt::format(" Stopped during {}.", t.not_run);
   const auto words = [](std::uint64_t b) { return bytes_in_words(double(b)); };
   const ForecastRow& r = t.row;
   const std::string who = fmt::format("{}{}", who_needs(t), t.at_least || !r.high_bytes ? " at least" : "");
@@ -483,17 +514,22 @@ std::string verdict(const Told& t) {
         return fmt::format("May not fit on {}: {} {} of {}; {} decides on the card.", r.device, who_needs(t),
                            r.high_bytes ? needed : fmt::format("{} or more", low), words(r.memory_bytes), deciding(t)) +
                (t.ran_out ? fmt::format(" Here it ran out in {}.", where(*t.ran_out)) : "");
+      // A run that was stopped, or failed, before it needed more than there is.
+      const bool below = t.at_least && t.ran_out && r.needed_bytes <= r.memory_bytes;
       const std::string less = r.needed_bytes > r.memory_bytes ? fmt::format(", {} too much", words(r.needed_bytes - r.memory_bytes)) : "";
-      std::string said = fmt::format("Does not fit on {}: {} {}{}.", r.device, who, of, less);
+      std::string said = below ? fmt::format("Does not fit on {}: it has taken {} when it runs out.", r.device, of)
+                               : fmt::format("Does not fit on {}: {} {}{}.", r.device, who, of, less);
       if (t.ran_out)
         said += fmt::format(" It runs out in {}{}.", where(*t.ran_out),
                             t.ran_out->bytes > 0 ? fmt::format(", which asks for {}", words(t.ran_out->bytes)) : "");
       if (t.at_least && !t.ended.empty()) said += fmt::format(" With unlimited memory it failed later ({}).", t.ended);
-      return said;
+      return said + stopped;
     }
     case Status::interrupted:
-      return fmt::format("Stopped before its end: as far as is known, {} {} on {}{}.", who, of, r.device,
-                         r.fits == false ? ", which does not fit" : "");
+      return fmt::format("Stopped before {}: as far as is known, {} {} on {}{}.{}", t.not_run.empty() ? "its end" : "all is known", who, of,
+                         r.device, r.fits == false ? ", which does not fit" : "",
+                         t.ran_out && t.ran_out->raised ? fmt::format(" It ran out of memory in {}.", where(*t.ran_out)) : "") +
+             stopped;
     default: {
       const std::string until = fmt::format("Until then {} {} on {}", who, of, r.device);
       if (!t.waits.empty())

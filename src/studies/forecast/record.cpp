@@ -191,7 +191,8 @@ Record uncertain_of(const Told& t, bool for_people) {
   if (!high)
     note(fmt::format(
         "At least {}: {}.", words(low),
-        lacks_workspace ? "a function above may ask for more workspace than is counted"
+        t.at_least        ? "what it takes after it runs out was not seen"
+        : lacks_workspace ? "a function above may ask for more workspace than is counted"
         : !t.short_by.empty()
             ? "what a second step takes was not seen"
             : "PyTorch's requests could not be played again at other addresses (another allocator, CUDA graphs), where it may need more"));

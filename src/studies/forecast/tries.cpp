@@ -101,10 +101,10 @@ std::vector<std::string> environment_of(const Lever& l) {
   return environment;
 }
 
-std::vector<ForecastTryRow> tries_of(const Forecast& a, const ForecastRow& base, const Host& host) {
-  std::vector<ForecastTryRow> rows;
+Tries tries_of(const Forecast& a, const ForecastRow& base, const Host& host, bool was_stopped) {
+  Tries tries{{}, was_stopped};
+  auto& [rows, stopped] = tries;
   const std::vector<Lever> levers = levers_for(a.program);
-  bool stopped = false;
   const auto tried = [&](const Lever& l, double share) {
     Host here = host;
     here.progress = [&](double, const std::string& doing) { host.progress(share, fmt::format("{}: {}", l.name, doing)); };
@@ -122,6 +122,10 @@ std::vector<ForecastTryRow> tries_of(const Forecast& a, const ForecastRow& base,
       row.fits = t.row.fits;
       row.status = t.row.status == Status::oom ? Status::ok : t.row.status;
       row.why = t.row.why;
+      if (t.at_least && row.status == Status::ok) {  // its need is larger than what was seen of it
+        row.status = t.stopped ? Status::interrupted : Status::failed;
+        if (!t.ended.empty()) row.why = fmt::format("{}; with unlimited memory it failed: {}", t.row.why, t.ended);
+      }
       row.saves_bytes = std::int64_t(base.needed_bytes) - std::int64_t(row.needed_bytes);
       bool replaced = l.observer.empty();
       for (const ProcessStory& p : t.processes)
@@ -138,6 +142,7 @@ std::vector<ForecastTryRow> tries_of(const Forecast& a, const ForecastRow& base,
       }
     } catch (const Error& e) {
       row.status = status_of(e.at.code);
+      stopped |= e.at.code == Code::interrupted;
       row.why = e.what();
     }
     rows.push_back(row);
@@ -146,20 +151,21 @@ std::vector<ForecastTryRow> tries_of(const Forecast& a, const ForecastRow& base,
   std::vector<Lever> saving;
   const double runs = double(levers.size()) * 1.5;
   for (const Lever& l : levers) {
-    if (stopped || host.stop()) return rows;
+    if (stopped |= host.stop()) return tries;
     const ForecastTryRow row = tried(l, double(rows.size()) / runs);
     const bool of_allocator = !l.environment.empty() && !saving.empty() && !saving.back().environment.empty();
     if (row.status == Status::ok && row.saves_bytes > std::int64_t(base.needed_bytes / 200) && !of_allocator) saving.push_back(l);
   }
   for (std::size_t n = 2; n <= saving.size(); ++n) {
-    if (stopped || host.stop()) return rows;
+    if (stopped |= host.stop()) return tries;
     tried(together({saving.begin(), saving.begin() + std::ptrdiff_t(n)}), double(rows.size()) / runs);
   }
   std::stable_sort(rows.begin(), rows.end(), [](const auto& x, const auto& y) { return x.saves_bytes > y.saves_bytes; });
-  return rows;
+  return tries;
 }
 
-void add_tries(const std::vector<ForecastTryRow>& rows, const ForecastRow& base, bool for_people, Record& r) {
+void add_tries(const Tries& tries, const ForecastRow& base, bool for_people, Record& r) {
+  const auto& rows = tries.rows;
   if (!for_people) {
     r.add(Part{table_of("tries", "", rows)});
     return;
@@ -190,6 +196,7 @@ void add_tries(const std::vector<ForecastTryRow>& rows, const ForecastRow& base,
   else if (best != works.end())
     r.add(Part{Note{fmt::format("Saves most: {}.", best->change), false}});
   if (!not_tried.empty()) r.add(Part{Note{"Not applied: " + joined(not_tried, "; ") + ".", false}});
+  if (tries.stopped) r.add(Part{Note{"Stopped before all changes were tried.", false}});
 }
 
 }  // namespace headroom::studies

@@ -40,10 +40,14 @@ void describe(Of<ForecastTryRow> auto& r, auto&& f) {
   f(r.why, {.name = "why", .role = noted, .show = Show::detail});
 }
 
-// Every lever alone, then those that save together, the cheapest first. `base`: the program as it is.
-std::vector<ForecastTryRow> tries_of(const Forecast&, const ForecastRow& base, const Host&);
+struct Tries {
+  std::vector<ForecastTryRow> rows;
+  bool stopped = false;  // Ctrl-C came before all of them were run
+};
+// Every lever alone, then those that save together, the cheapest first. `base`: the program as it is. `stopped`: Ctrl-C came already.
+Tries tries_of(const Forecast&, const ForecastRow& base, const Host&, bool stopped = false);
 
 // A table of what works, the code to write, and a line for what does not.
-void add_tries(const std::vector<ForecastTryRow>&, const ForecastRow& base, bool for_people, Record&);
+void add_tries(const Tries&, const ForecastRow& base, bool for_people, Record&);
 
 }  // namespace headroom::studies

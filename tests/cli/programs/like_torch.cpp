@@ -1,6 +1,7 @@
 // A program that uses a card as PyTorch does, with only the public functions that PyTorch's allocator calls: segments by cudaMalloc, blocks
 // reported to the profiler's function. Without the library that stands in for CUDA it finds none of them and says so.
 // usage: like_torch [batch=N] [steps=N] [catch] [fails] [killed] [spins] [forks] [leaves] [idle] [without-cuda] [pins] [levers] [pool] [spare] [routed] [reads] [until-low] [ended]
+// [spins-with=VARIABLE:WORD:FILE]   where the variable has the word: makes the file, and never ends
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -131,6 +132,14 @@ int main(int argc, char** argv) {
     give(spare, 1024 * mib);
   }
   if (!take(weights, 64 * mib)) out_of_memory(64 * mib);
+  for (const auto& w : words)
+    if (w.rfind("spins-with=", 0) == 0) {
+      const auto first = w.find(':'), second = w.find(':', first + 1);
+      const char* const value = std::getenv(w.substr(11, first - 11).c_str());
+      if (!value || std::string_view(value).find(w.substr(first + 1, second - first - 1)) == std::string_view::npos) continue;
+      std::fclose(std::fopen(w.substr(second + 1).c_str(), "w"));
+      for (;;) usleep(10000);
+    }
   for (std::int64_t step = 1; step <= steps; ++step) {
     mark("phase", "forward", 0);
     while (!take(saved, batch * piece)) {
