@@ -68,7 +68,7 @@ std::string nvidia_smi(const Dry& dry) {
 }  // namespace
 
 std::vector<std::pair<std::string, std::string>> environment(const Dry& dry, const std::string& library, const std::string& folder) {
-  for (const char* name : {"libcuda.so.1", "libnvidia-ml.so.1"}) {
+  for (const char* name : {"libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1", "libnvidia-ml.so"}) {
     std::error_code error;
     fs::create_symlink(library, fs::path(folder) / name, error);
     check(!error || error == std::errc::file_exists, Code::io, "no link '{}' can be made in '{}': {}", name, folder, error.message());

@@ -4,8 +4,8 @@
 
 namespace headroom::dry {
 
-// The folder of the record. It also holds libcuda.so.1 and libnvidia-ml.so.1 (links to the library, for programs that look for them by
-// path), nvidia-smi, and what processes tell each other. Without it nothing is recorded.
+// The folder of the record. It also holds libcuda.so.1 and libnvidia-ml.so.1, and both without the 1 (links to the library, for programs
+// that look for them by path), nvidia-smi, and what processes tell each other. Without it nothing is recorded.
 constexpr const char* folder_variable = "HEADROOM_DRY_FOLDER";
 
 // The card: "name=NVIDIA H200;memory=150122528768;sm=90;units=132;…", the fields of card.h.

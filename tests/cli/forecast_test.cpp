@@ -122,6 +122,16 @@ TEST_F(Forecast, AProgramThatFailsOfItselfIsNamedWithItsCode) {
   EXPECT_NE(killed.out.find("NVIDIA H100"), std::string::npos) << "what is known until then is kept";
 }
 
+TEST_F(Forecast, ARuntimeOfItsOwnIsNamedBesideTheBytes) {
+  const Json j = json("--device h100", "batch=8 own-runtime", 0);
+  EXPECT_TRUE(j["uncertain"]["high_bytes"].is_null());
+  ASSERT_EQ(j["uncertain"]["said"].size(), 1u) << j["uncertain"]["said"];
+  EXPECT_NE(j["uncertain"]["said"][0]["text"].get<std::string>().find("like_torch has a CUDA runtime of its own"), std::string::npos);
+  const std::string out = run(line("--device h100", "batch=8 own-runtime")).out;
+  EXPECT_TRUE(out.starts_with("Fits as far as is known on NVIDIA H100 SXM: it needs at least ")) << out;
+  EXPECT_NE(out.find("what a runtime of its own would take is not counted"), std::string::npos) << out;
+}
+
 TEST_F(Forecast, WhatADriversPoolKeepsHasNoUpperEnd) {
   const Json j = json("--device h100", "batch=8 pool", 0);
   EXPECT_EQ(j["peak_reserved_bytes"], 64 * mib + 8 * 256 * mib);

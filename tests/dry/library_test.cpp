@@ -78,6 +78,12 @@ TEST_F(DryLibrary, MemoryEndsWhereTheCardEnds) {
   EXPECT_EQ(noted(dry::Said::full), std::set<std::string>{"cudaMalloc"});
 }
 
+TEST_F(DryLibrary, ARuntimeThatIsLoadedByItsNameIsAnsweredToo) {
+  EXPECT_EQ(run("named", {std::string("NAMED_LIBRARY=") + HEADROOM_DRY_NAMED}),
+            (Numbers{0, 7, 500, 1, 0, 7, 500, 1, 0, 7, 500, 1, 1000 - 3 * 64, 1}));
+  EXPECT_EQ(status, 0);
+}
+
 TEST_F(DryLibrary, FreeNeighboursInAPoolAreOne) { EXPECT_EQ(run("pool"), (Numbers{32, 1, 32, 96, 65, 0})); }
 
 TEST_F(DryLibrary, OtherProgramsTakeTheirShare) {

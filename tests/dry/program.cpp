@@ -443,14 +443,44 @@ void speed() {
   print((long long)(n / s.count()));
 }
 
+void named() {  // the runtime by its own name, not by the program's links
+  const char* const file = std::getenv("NAMED_LIBRARY");
+  for (const int mode : {RTLD_NOW, RTLD_NOW | RTLD_GLOBAL, RTLD_NOW | RTLD_DEEPBIND}) {
+    void* const library = dlopen(file, mode);
+    if (!library) std::exit(70);
+    void* p = nullptr;
+    print(reinterpret_cast<int (*)(void**, std::size_t)>(dlsym(library, "cudaMalloc"))(&p, 64 * mib));
+    print(reinterpret_cast<int (*)()>(dlsym(library, "cudaOnlyThere"))());
+    print(reinterpret_cast<int (*)(const char*)>(dlsym(library, "cudaOfItself"))(file));
+    print(dlsym(library, "cudaNowhere") == nullptr && dlsym(library, "cudaFree") == nullptr && dlerror() != nullptr);
+  }
+  print(free_mib());
+  print(dlsym(RTLD_NEXT, "cudaOnlyThere") != nullptr);  // the program's own place in the order: it comes before every library
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const std::map<std::string, std::function<void()>> words = {
-      {"memory", memory}, {"values", values}, {"streams", streams},     {"graphs", graphs},           {"properties", properties},
-      {"driver", driver}, {"host", host},     {"libraries", libraries}, {"recurrent", recurrent},     {"count", count},
-      {"killed", killed}, {"forked", forked}, {"threads", threads},     {"shared_card", shared_card}, {"ranks", ranks},
-      {"marks", marks},   {"speed", speed},   {"pool", pool},
+      {"memory", memory},
+      {"values", values},
+      {"streams", streams},
+      {"graphs", graphs},
+      {"properties", properties},
+      {"driver", driver},
+      {"host", host},
+      {"libraries", libraries},
+      {"recurrent", recurrent},
+      {"count", count},
+      {"killed", killed},
+      {"forked", forked},
+      {"threads", threads},
+      {"shared_card", shared_card},
+      {"ranks", ranks},
+      {"marks", marks},
+      {"speed", speed},
+      {"pool", pool},
+      {"named", named},
   };
   const auto word = words.find(argc > 1 ? argv[1] : "");
   if (word == words.end()) return 64;

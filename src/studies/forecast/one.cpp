@@ -232,14 +232,15 @@ void fill(Told& t, const std::vector<ProcessStory>& stories) {
   t.accounts.clear();
   t.ranks.clear();
   for (const ProcessStory& p : stories)
-    if (!p.cards.empty() || !p.functions.empty() || !p.values.empty()) t.processes.push_back(p);
+    if (!p.cards.empty() || !p.functions.empty() || !p.values.empty() || !p.static_runtimes.empty()) t.processes.push_back(p);
   for (const ProcessStory& p : t.processes) t.accounts.insert(t.accounts.end(), p.cards.begin(), p.cards.end());
   const auto order = [](const ProgramAccount& a) {  // the largest first; equal ones by rank and card
     return std::tuple(~(a.peak_reserved_bytes + a.elsewhere_bytes + a.others_bytes), a.rank, a.card);
   };
   std::ranges::stable_sort(t.accounts, std::less{}, order);
   const bool bounded = std::none_of(t.processes.begin(), t.processes.end(), [](const ProcessStory& p) {
-    return std::any_of(p.functions.begin(), p.functions.end(), [](const OnlyAcceptedRow& f) { return f.may_take_more(); });
+    return !p.static_runtimes.empty() ||
+           std::any_of(p.functions.begin(), p.functions.end(), [](const OnlyAcceptedRow& f) { return f.may_take_more(); });
   });
   ForecastRow& r = t.row;
   r.low_bytes.reset();

@@ -1,6 +1,7 @@
 // What a forecast says: the answer, where the bytes are, what could be wrong.
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "base/text.h"
 #include "studies/forecast/forecast.h"
@@ -112,6 +113,12 @@ std::string rest_of(const Told& t) {
       steps == 1 ? "one step" : fmt::format("{} steps", steps), ended->end);
 }
 
+std::set<std::string> runtimes_of(const Told& t) {
+  std::set<std::string> files;
+  for (const ProcessStory& p : t.processes) files.insert(p.static_runtimes.begin(), p.static_runtimes.end());
+  return files;
+}
+
 std::vector<SaidRow> said_of(const Told& t) {  // each sentence once, however many ranks say it
   std::vector<SaidRow> rows;
   if (!t.other_float.empty())
@@ -120,6 +127,11 @@ std::vector<SaidRow> said_of(const Told& t) {  // each sentence once, however ma
                              "again with {}",
                              t.other_float)});
   if (const std::string rest = rest_of(t); !rest.empty()) rows.push_back({"ended", rest});
+  for (const std::string& file : runtimes_of(t))
+    rows.push_back(
+        {"runtime", fmt::format("{} has a CUDA runtime of its own, or calls one past the program's: it was told that there is no card, "
+                                "and what it would take is not counted",
+                                file)});
   for (const ProcessStory& p : t.processes)
     for (const SaidRow& s : p.said)
       if (std::ranges::none_of(rows, [&](const SaidRow& r) { return r.what == s.what && r.text == s.text; })) rows.push_back(s);
@@ -191,8 +203,9 @@ Record uncertain_of(const Told& t, bool for_people) {
   if (!high)
     note(fmt::format(
         "At least {}: {}.", words(low),
-        t.at_least        ? "what it takes after it runs out was not seen"
-        : lacks_workspace ? "a function above may ask for more workspace than is counted"
+        t.at_least                ? "what it takes after it runs out was not seen"
+        : !runtimes_of(t).empty() ? "what a runtime of its own would take is not counted"
+        : lacks_workspace         ? "a function above may ask for more workspace than is counted"
         : !t.short_by.empty()
             ? "what a second step takes was not seen"
             : "PyTorch's requests could not be played again at other addresses (another allocator, CUDA graphs), where it may need more"));

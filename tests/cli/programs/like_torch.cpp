@@ -1,6 +1,7 @@
 // A program that uses a card as PyTorch does, with only the public functions that PyTorch's allocator calls: segments by cudaMalloc, blocks
 // reported to the profiler's function. Without the library that stands in for CUDA it finds none of them and says so.
 // usage: like_torch [batch=N] [steps=N] [catch] [fails] [killed] [spins] [forks] [leaves] [idle] [without-cuda] [pins] [levers] [pool] [spare] [routed] [reads] [until-low] [ended]
+// [own-runtime]
 // [spins-with=VARIABLE:WORD:FILE]   where the variable has the word: makes the file, and never ends
 #include <dlfcn.h>
 #include <unistd.h>
@@ -95,6 +96,10 @@ int main(int argc, char** argv) {
     void *pinned = nullptr, *managed = nullptr;
     found<int (*)(void**, std::size_t, unsigned)>("cudaHostAlloc")(&pinned, 48 * mib, 0);
     found<int (*)(void**, std::size_t, unsigned)>("cudaMallocManaged")(&managed, 16 * mib, 1);
+  }
+  if (said("own-runtime")) {  // a runtime that is linked statically asks the driver for its private tables
+    const void* table = nullptr;
+    found<int (*)(const void**, const void*)>("cuGetExportTable")(&table, nullptr);
   }
   if (said("leaves") && fork() == 0) {  // a worker that outlives its parent
     close(0), close(1), close(2);
