@@ -132,6 +132,28 @@ TEST_F(Forecast, ARuntimeOfItsOwnIsNamedBesideTheBytes) {
   EXPECT_NE(out.find("what a runtime of its own would take is not counted"), std::string::npos) << out;
 }
 
+TEST_F(Forecast, AFractionThatTheProgramSetsIsNamedWithItsLine) {
+  const Json small = json("--device h100 --memory 16", "batch=8 fraction", 3),
+             fits = json("--device h100 --memory 64", "batch=8 fraction", 0);
+  EXPECT_EQ(small["peak_allocated_bytes"], 64 * mib + 8 * 256 * mib) << "without the limit";
+  EXPECT_EQ(small["allowed_bytes"], gib);
+  EXPECT_EQ(small["fits"], false);
+  EXPECT_EQ(small["ranks"][0]["fits"], false);
+  EXPECT_EQ(small["status"], "oom");
+  EXPECT_NE(small["why"].get<std::string>().find("train.py:3 lets PyTorch reserve 1.00 GiB (a fraction of 0.0625)"), std::string::npos);
+  EXPECT_EQ(fits["allowed_bytes"], 4 * gib);
+  EXPECT_EQ(fits["fits"], true);
+  EXPECT_EQ(fits["uncertain"]["said"][0]["what"], "fraction");
+  EXPECT_TRUE(json("--device h100", "batch=8", 0)["allowed_bytes"].is_null());
+  const std::string out = run(line("--device h100 --memory 16", "batch=8 fraction")).out;
+  EXPECT_TRUE(
+      out.starts_with("Does not fit on NVIDIA H100 SXM: train.py:3 lets PyTorch reserve 1.00 GiB (a fraction of 0.0625); it needs "))
+      << out;
+  const std::string both = run(line("--device h100 --memory 2", "batch=8 fraction")).out;
+  EXPECT_NE(both.substr(0, both.find('\n')).find("of 2.00 GiB, 2.06 GiB of it PyTorch's"), std::string::npos) << both;
+  EXPECT_NE(both.substr(0, both.find('\n')).find(" too much"), std::string::npos) << both;
+}
+
 TEST_F(Forecast, WhatADriversPoolKeepsHasNoUpperEnd) {
   const Json j = json("--device h100", "batch=8 pool", 0);
   EXPECT_EQ(j["peak_reserved_bytes"], 64 * mib + 8 * 256 * mib);

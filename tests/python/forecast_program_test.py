@@ -168,6 +168,20 @@ class Program(unittest.TestCase):
         self.assertIn("SEEN limit", said)
         self.assertEqual(answer["peak_allocated_bytes"], 1 << 30)
 
+    def test_a_limit_of_the_program_is_named_and_what_it_needs_is_found(self):
+        rest = "\nblocks = [torch.empty(512 << 20, device='cuda', dtype=torch.uint8) for _ in range(10)]\n"
+        by_call = "import torch\ntorch.cuda.set_per_process_memory_fraction(0.1)" + rest
+        by_setting = 'import os\nos.environ["PYTORCH_CUDA_ALLOC_CONF"] = "per_process_memory_fraction:0.1,max_split_size_mb:64"\nimport torch' + rest
+        programs = [(by_call, "limit.py:2 lets")]
+        if tuple(int(n) for n in torch.__version__.split(".")[:2]) >= (2, 11):
+            programs.append((by_setting, "PYTORCH_CUDA_ALLOC_CONF lets"))
+        for text, said in programs:
+            answer, _ = self.forecast(self.file("limit.py", text), options=["--device", "rtx4090"], code=3)
+            self.assertEqual(answer["status"], "oom")
+            self.assertEqual(answer["peak_reserved_bytes"], 10 * (512 << 20))
+            self.assertEqual(answer["allowed_bytes"], int(0.1 * answer["memory_bytes"]))
+            self.assertIn(said, answer["why"])
+
     def test_transformers_with_trainer(self):
         try:
             import accelerate  # noqa: F401

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <span>
@@ -213,6 +214,8 @@ class Reading {
       value_named(text);
     } else if (what == "optimizer") {
       story_.made_optimizer = true;
+    } else if (what == "fraction") {
+      fraction_said(text);
     } else if (what == "end") {
       story_.end = shown_file(text);
       story_.waits = m.value != 0;
@@ -225,6 +228,14 @@ class Reading {
       story_.said.push_back({std::string(what), std::string(text)});
     }
     story_.observed = true;
+  }
+
+  void fraction_said(std::string_view text) {  // "train.py:3 0 0.1": line, card (−1: every one), fraction
+    const auto second = text.rfind(' '), first = text.rfind(' ', second - 1);
+    if (second == std::string_view::npos || first == std::string_view::npos) return;
+    const int card = std::atoi(std::string(text.substr(first + 1, second - first - 1)).c_str());
+    fractions_[card] = {std::strtod(std::string(text.substr(second + 1)).c_str(), nullptr), shown_file(text.substr(0, first))};
+    if (card < 0) fractions_ = {{card, fractions_[card]}};
   }
 
   ProcessStory story() {
@@ -338,6 +349,9 @@ class Reading {
 
   ProgramAccount account_of(std::uint32_t device, CardLog& c) {
     ProgramAccount a;
+    for (const int card : {-1, int(device)})
+      if (const auto said = fractions_.find(card); said != fractions_.end()) a.fraction = said->second;
+    if (a.fraction && a.fraction->share >= 1) a.fraction.reset();
     a.pid = process_.head().pid;
     a.rank = process_.head().rank >= 0 ? process_.head().rank : int(device);  // without a launcher: a card each
     a.card = int(device);
@@ -390,6 +404,7 @@ class Reading {
     if (expandable) return;
     const dry::FileHead& head = process_.head();
     std::uint64_t limit = head.device_bytes - std::min(head.device_bytes, head.context_bytes + a.elsewhere_bytes + a.others_bytes);
+    if (a.fraction) limit = std::min(limit, a.fraction->of(head.device_bytes));
     if (a.peak_reserved_bytes > limit) limit = 0;  // the run had none
     a.spread = requests.empty() ? std::nullopt : dry::spread_of(requests, limit, taken_by_step);
     if (a.spread && (a.spread->run.reserved != a.peak_reserved_bytes || a.spread->run.allocated != a.peak_allocated_bytes))
@@ -476,6 +491,7 @@ class Reading {
   std::map<std::string, UnknownValueRow> values_;
   std::map<std::string, std::int64_t> named_values_;
   std::map<std::pair<std::string, dry::Said>, OnlyAcceptedRow> functions_;
+  std::map<int, Fraction> fractions_;  // by card; −1: every card
   std::uint64_t unsure_ = 0;
   std::string phase_;  // said by the observer
   std::uint32_t main_thread_ = 0;

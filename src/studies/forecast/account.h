@@ -19,6 +19,12 @@ struct RanOut {             // the card had no room, and the program was told
   bool raised = false;  // PyTorch raised, after it had emptied its cache; else the driver refused, and PyTorch may have recovered
 };
 
+struct Fraction {  // the program's own limit: set_per_process_memory_fraction
+  double share = 1;
+  std::string line;
+  std::uint64_t of(std::uint64_t memory_bytes) const { return std::uint64_t(share * double(memory_bytes)); }
+};
+
 struct ProgramAccount {
   int pid = 0, rank = 0, card = 0;
   std::uint64_t peak_allocated_bytes = 0, peak_reserved_bytes = 0;
@@ -36,6 +42,7 @@ struct ProgramAccount {
   std::vector<ForecastBlockRow> at_peak, saved;
   std::vector<ForecastMomentRow> curve;
   std::optional<RanOut> ran_out{};
+  std::optional<Fraction> fraction{};   // of the card's memory that PyTorch may reserve
   std::optional<dry::Spread> spread{};  // these peaks with segments at other addresses
   bool addresses_matter = false;        // the effect of addresses is unknown
 };

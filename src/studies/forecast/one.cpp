@@ -146,10 +146,22 @@ std::string deciding(const Told& t) {
   return parts.empty() ? "the layout of addresses" : joined(parts, " or ");
 }
 
+// It ran out at its own limit, though the card has more.
+bool own_limit_ended_it(const Told& t) {
+  return t.ran_out && t.row.allowed_bytes && (t.at_least || t.row.peak_reserved_bytes > *t.row.allowed_bytes);
+}
+
+std::string own_limit(const Told& t) {
+  const auto fraction = fraction_of(t);
+  return fraction ? fmt::format("{} lets PyTorch reserve {} (a fraction of {:.4g})", fraction->line,
+                                bytes_in_words(double(*t.row.allowed_bytes)), fraction->share)
+                  : "";
+}
+
 // Some of what it may need is more than there is, and some is not.
 bool may_fit(const Told& t) {
-  return t.row.status == Status::oom && !t.at_least && (!t.row.high_bytes || *t.row.high_bytes > t.row.memory_bytes) &&
-         least_of(t) <= t.row.memory_bytes;
+  return t.row.status == Status::oom && !t.at_least && !own_limit_ended_it(t) &&
+         (!t.row.high_bytes || *t.row.high_bytes > t.row.memory_bytes) && least_of(t) <= t.row.memory_bytes;
 }
 
 // What a rank may need on the card. Where a card was not measured, what is beside the tensors is a reserve, chosen too large rather than too
@@ -162,7 +174,8 @@ void set_interval(ForecastRankRow& row, const ProgramAccount& a, const Told& t, 
   const bool has_room = row.needed_bytes <= t.room.memory_bytes && a.spread && a.spread->limit != 0 &&
                         a.spread->ran_out == 0;  // at the limit PyTorch empties its cache
   if (row.high_bytes && has_room) row.high_bytes = std::min(*row.high_bytes, t.room.memory_bytes);
-  row.fits = row.high_bytes.value_or(row.needed_bytes) <= t.room.memory_bytes;
+  const bool allowed = has_room || !a.fraction || reserved_range(a).high <= a.fraction->of(t.room.memory_bytes);
+  row.fits = allowed && row.high_bytes.value_or(row.needed_bytes) <= t.room.memory_bytes;
 }
 
 // A program that was not seen to its end: what it took until then may be too much already; that it fits is not known.
@@ -227,6 +240,13 @@ std::optional<DryRun> with_another_float(DryRunAsked& asked, const DryRun& run, 
 
 }  // namespace
 
+std::optional<Fraction> fraction_of(const Told& t) {
+  std::optional<Fraction> least;
+  for (const ProgramAccount& a : t.accounts)
+    if (a.fraction && (!least || a.fraction->share < least->share)) least = a.fraction;
+  return least;
+}
+
 void fill(Told& t, const std::vector<ProcessStory>& stories) {
   t.processes.clear();
   t.accounts.clear();
@@ -269,6 +289,8 @@ void fill(Told& t, const std::vector<ProcessStory>& stories) {
     if (rank.high_bytes) r.high_bytes = std::max(r.high_bytes.value_or(0), *rank.high_bytes);
   }
   if (!std::ranges::all_of(t.ranks, [](const ForecastRankRow& rank) { return rank.high_bytes.has_value(); })) r.high_bytes.reset();
+  r.allowed_bytes.reset();
+  if (const auto fraction = fraction_of(t)) r.allowed_bytes = fraction->of(t.room.memory_bytes);
   r.steps = most.steps;
   r.fragmented_bytes = most.fragmented_bytes;
   r.line = t.accounts.front().peak_line;
@@ -403,8 +425,10 @@ DryRun with_unlimited_memory(DryRunAsked& asked, DryRun first, const Host& host,
 // Of a program that does not fit and was not seen to its end without a limit: which of its ranks do not.
 void say_what_ran_out(Told& t) {
   for (std::size_t i = 0; i < t.ranks.size(); ++i) {
-    const bool too_much = t.accounts[i].ran_out.has_value() || t.ranks[i].low_bytes.value_or(0) > t.room.memory_bytes;
-    t.ranks[i].fits = too_much ? std::optional(false) : std::nullopt;
+    const ProgramAccount& a = t.accounts[i];
+    const bool too_much = a.ran_out || t.ranks[i].low_bytes.value_or(0) > t.room.memory_bytes ||
+                          (a.fraction && a.peak_reserved_bytes > a.fraction->of(t.room.memory_bytes));
+    if (too_much || t.at_least) t.ranks[i].fits = too_much ? std::optional(false) : std::nullopt;
   }
 }
 
@@ -463,14 +487,16 @@ Told forecast_one(const Forecast& a, const std::vector<std::string>& program, co
     t.row.high_bytes.reset();
     for (ForecastRankRow& rank : t.ranks) rank.high_bytes.reset();
   }
-  t.row.fits = !too_small && t.row.high_bytes.value_or(t.row.needed_bytes) <= t.room.memory_bytes;
+  const bool allowed = !t.row.allowed_bytes || std::ranges::all_of(t.ranks, [](const ForecastRankRow& rank) { return rank.fits != false; });
+  t.row.fits = !too_small && allowed && t.row.high_bytes.value_or(t.row.needed_bytes) <= t.room.memory_bytes;
   if (!too_small && !ended_well(run) && !t.stopped) t.ended = how_it_ended(run);
   for (const ProcessStory& p : run.processes)
     if (p.waits) t.waits = p.end;
   if (too_small) {
     t.row.status = Status::oom;
     t.row.why = fmt::format("runs out in {}{}", where(*t.ran_out), t.not_run.empty() ? "" : fmt::format("; {} was stopped", t.not_run));
-    if (t.at_least) say_what_ran_out(t);
+    if (own_limit_ended_it(t)) t.row.why += fmt::format("; {}", own_limit(t));
+    if (t.at_least || t.row.allowed_bytes) say_what_ran_out(t);
     t.row.line = t.ran_out->own_line.empty() ? t.ran_out->line : t.ran_out->own_line;
   } else if (t.stopped) {
     t.row.status = Status::interrupted;
@@ -518,8 +544,10 @@ std::string verdict(const Told& t) {
       // A run that was stopped, or failed, before it needed more than there is.
       const bool below = t.at_least && t.ran_out && r.needed_bytes <= r.memory_bytes;
       const std::string less = r.needed_bytes > r.memory_bytes ? fmt::format(", {} too much", words(r.needed_bytes - r.memory_bytes)) : "";
-      std::string said = below ? fmt::format("Does not fit on {}: it has taken {} when it runs out.", r.device, of)
-                               : fmt::format("Does not fit on {}: {} {}{}.", r.device, who, of, less);
+      std::string said = own_limit_ended_it(t) ? fmt::format("Does not fit on {}: {}; {} {}, {} of it PyTorch's{}.", r.device, own_limit(t),
+                                                             who, of, words(r.peak_reserved_bytes), less)
+                         : below               ? fmt::format("Does not fit on {}: it has taken {} when it runs out.", r.device, of)
+                                               : fmt::format("Does not fit on {}: {} {}{}.", r.device, who, of, less);
       if (t.ran_out)
         said += fmt::format(" It runs out in {}{}.", where(*t.ran_out),
                             t.ran_out->bytes > 0 ? fmt::format(", which asks for {}", words(t.ran_out->bytes)) : "");

@@ -127,6 +127,9 @@ std::vector<SaidRow> said_of(const Told& t) {  // each sentence once, however ma
                              "again with {}",
                              t.other_float)});
   if (const std::string rest = rest_of(t); !rest.empty()) rows.push_back({"ended", rest});
+  if (const auto fraction = fraction_of(t))
+    rows.push_back({"fraction", fmt::format("{} lets PyTorch reserve {:.4g} of the card, {} of {}", fraction->line, fraction->share,
+                                            words(fraction->of(t.room.memory_bytes)), words(t.room.memory_bytes))});
   for (const std::string& file : runtimes_of(t))
     rows.push_back(
         {"runtime", fmt::format("{} has a CUDA runtime of its own, or calls one past the program's: it was told that there is no card, "
@@ -302,6 +305,8 @@ Record told_record(const Told& t, bool for_people) {
   r.add("beside_bytes", std::int64_t(row.beside_bytes), Unit::bytes);
   r.add("needed_bytes", std::int64_t(row.needed_bytes), Unit::bytes);
   r.add("memory_bytes", std::int64_t(row.memory_bytes), Unit::bytes);
+  if (!for_people || row.allowed_bytes)
+    r.add("allowed_bytes", row.allowed_bytes ? Value(std::int64_t(*row.allowed_bytes)) : Value(), Unit::bytes);
   const auto ms = [&](const char* name, const std::optional<double>& x) {
     if (!for_people || x) r.add(name, x ? Value(*x) : Value(), Unit::ms);
   };

@@ -17,6 +17,7 @@ struct ForecastRow {
   std::uint64_t peak_allocated_bytes = 0, peak_reserved_bytes = 0, beside_bytes = 0, needed_bytes = 0, memory_bytes = 0;
   std::optional<bool> fits{};                              // high_bytes decides; nothing where the program was not seen to its end
   std::optional<std::uint64_t> low_bytes{}, high_bytes{};  // the interval of needed_bytes on a card; no high: no bound is known
+  std::optional<std::uint64_t> allowed_bytes{};            // that the program lets PyTorch reserve, by a fraction of its own
   std::optional<double> ms{}, ms_low{}, ms_high{};
   std::string time_why, time_limit;  // why there are no ms; what limits the step
   std::optional<std::uint64_t> step_allocated_bytes{}, saved_bytes{}, fragmented_bytes{}, host_bytes{};
@@ -41,6 +42,7 @@ void describe(Of<ForecastRow> auto& r, auto&& f) {
   f(r.memory_bytes, {.name = "memory_bytes", .role = noted, .unit = bytes});
   f(r.low_bytes, {.name = "low_bytes", .role = noted, .unit = bytes, .show = Show::detail});
   f(r.high_bytes, {.name = "high_bytes", .role = noted, .unit = bytes, .show = Show::detail});
+  f(r.allowed_bytes, {.name = "allowed_bytes", .role = noted, .unit = bytes, .show = Show::detail});
   f(r.ms, {.name = "ms", .role = measured, .unit = Unit::ms, .show = Show::detail});
   f(r.ms_low, {.name = "ms_low", .role = noted, .unit = Unit::ms, .show = Show::detail});
   f(r.ms_high, {.name = "ms_high", .role = noted, .unit = Unit::ms, .show = Show::detail});

@@ -1,7 +1,7 @@
 // A program that uses a card as PyTorch does, with only the public functions that PyTorch's allocator calls: segments by cudaMalloc, blocks
 // reported to the profiler's function. Without the library that stands in for CUDA it finds none of them and says so.
 // usage: like_torch [batch=N] [steps=N] [catch] [fails] [killed] [spins] [forks] [leaves] [idle] [without-cuda] [pins] [levers] [pool] [spare] [routed] [reads] [until-low] [ended]
-// [own-runtime]
+// [own-runtime] [fraction]
 // [spins-with=VARIABLE:WORD:FILE]   where the variable has the word: makes the file, and never ends
 #include <dlfcn.h>
 #include <unistd.h>
@@ -55,9 +55,11 @@ struct Segment {
   std::exit(1);
 }
 
+std::size_t allowed = ~std::size_t(0);  // by a fraction of the card
+
 bool take(Segment& s, std::int64_t bytes) {  // a block that is a segment
   if (!s.at || s.bytes < bytes) {
-    if (cuda_malloc(&s.at, std::size_t(bytes)) != 0) {
+    if (reserved + std::size_t(bytes) > allowed || cuda_malloc(&s.at, std::size_t(bytes)) != 0) {
       if (report_out_of_memory) report_out_of_memory(bytes, allocated, reserved, on_card_0);
       return false;
     }
@@ -96,6 +98,13 @@ int main(int argc, char** argv) {
     void *pinned = nullptr, *managed = nullptr;
     found<int (*)(void**, std::size_t, unsigned)>("cudaHostAlloc")(&pinned, 48 * mib, 0);
     found<int (*)(void**, std::size_t, unsigned)>("cudaMallocManaged")(&managed, 16 * mib, 1);
+  }
+  if (said("fraction")) {  // as the observer lets it hold
+    mark("fraction", "train.py:3 0 0.0625", 0);
+    std::size_t free = 0, total = 0;
+    found<int (*)(std::size_t*, std::size_t*)>("cudaMemGetInfo")(&free, &total);
+    const char* const card = std::getenv("HEADROOM_DRY_CARD");
+    if (card && !std::strstr(card, "unlimited=1")) allowed = total / 16;
   }
   if (said("own-runtime")) {  // a runtime that is linked statically asks the driver for its private tables
     const void* table = nullptr;

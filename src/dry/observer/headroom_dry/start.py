@@ -26,6 +26,7 @@ def observe(torch):
         steps.values = values.Values(torch)
         tuning.begin(after_import)
         hosts.begin(torch)
+        limits.begin(torch)
     substitutes.begin(torch)
 
 
@@ -37,10 +38,10 @@ def _end_without_cuda():
 
 
 class AfterImport(importlib.abc.MetaPathFinder):
-    """Finds a module in the usual way, and calls `then` once its code has run."""
+    """Finds a module in the usual way, and calls `then` once its code has run; `before` just before that."""
 
-    def __init__(self, name, then):
-        self.name, self.then = name, then
+    def __init__(self, name, then, before=lambda: None):
+        self.name, self.then, self.before = name, then, before
         self.asking = False
 
     def find_spec(self, name, path=None, target=None):
@@ -58,6 +59,7 @@ class AfterImport(importlib.abc.MetaPathFinder):
                 loader.exec_module = run
                 if self in sys.meta_path:  # until the import itself: others only ask whether the module is there
                     sys.meta_path.remove(self)
+                self.before()
                 run(module)
                 try:
                     self.then(module)
@@ -69,14 +71,14 @@ class AfterImport(importlib.abc.MetaPathFinder):
         return spec
 
 
-def after_import(name, then):
+def after_import(name, then, before=lambda: None):
     if name in sys.modules:
         then(sys.modules[name])
     else:
-        sys.meta_path.insert(0, AfterImport(name, then))
+        sys.meta_path.insert(0, AfterImport(name, then, before))
 
 
 if library.version:
-    from . import hosts
+    from . import hosts, limits
     hosts.tell_the_world()
-    after_import("torch", observe)
+    after_import("torch", observe, limits.before_import if DRY else lambda: None)

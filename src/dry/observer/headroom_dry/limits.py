@@ -1,0 +1,74 @@
+"""A limit that the program sets for PyTorch's own allocator (torch.cuda.set_per_process_memory_fraction, or the allocator's setting of that name): it is
+said with its line. In the run with unlimited memory it does not hold, so that run finds what the program needs."""
+import os
+import re
+import sys
+
+from . import library
+
+SETTING = re.compile(r"(?:^|,)\s*per_process_memory_fraction\s*:\s*([0-9.eE+-]+)\s*")
+VARIABLES = "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"
+EVERY_CARD = -1
+HOLDS = ";unlimited=1" not in ";" + os.environ.get("HEADROOM_DRY_CARD", "")
+
+
+def _say(where, card, fraction):
+    library.mark("fraction", f"{where} {card} {fraction!r}")
+
+
+def _line():
+    from . import values
+    frame = values.own_frame(sys._getframe())
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else "the program"
+
+
+def _without(settings, where):
+    """The allocator's settings without a limit where it does not hold, and the limit is said."""
+    for found in SETTING.findall(settings):
+        try:
+            _say(where, EVERY_CARD, float(found))
+        except ValueError:
+            return settings  # PyTorch says what is wrong
+    return settings if HOLDS else SETTING.sub("", settings).strip(",")
+
+
+def before_import():
+    for name in VARIABLES:
+        settings = os.environ.get(name)
+        if not settings or "per_process_memory_fraction" not in settings:
+            continue
+        settings = _without(settings, name)
+        if settings:
+            os.environ[name] = settings
+        else:
+            del os.environ[name]
+
+
+def begin(torch):
+    told = {}  # by card, where it does not hold
+
+    def fraction(run):
+        def _cuda_setMemoryFraction(fraction, device):
+            if not 0 <= fraction <= 1:
+                return run(fraction, device)
+            _say(_line(), device, fraction)
+            if HOLDS:
+                return run(fraction, device)
+            told[device] = fraction
+        return _cuda_setMemoryFraction
+
+    def told_fraction(run):
+        return lambda device: told[device] if device in told else run(device)
+
+    def setter(run):
+        def set_allocator_settings(settings):
+            if isinstance(settings, str):
+                settings = _without(settings, _line())
+            return run(settings)
+        return set_allocator_settings
+
+    for name, around in (("_cuda_setMemoryFraction", fraction), ("_cuda_getMemoryFraction", told_fraction), ("_cuda_cudaCachingAllocator_set_allocator_settings", setter),
+                         ("_accelerator_setAllocatorSettings", setter)):
+        run = getattr(torch._C, name, None)
+        if run is not None:
+            setattr(torch._C, name, around(run))
