@@ -413,6 +413,74 @@ class Program(unittest.TestCase):
         with self.assertRaises(RuntimeError):
             forecast(lambda: 1 / 0, device="h100")
 
+    def test_every_argument_of_a_function_that_is_wrong_is_named(self):
+        sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "python"))
+        from gpu_headroom.torch import forecast
+
+        def step(batch=8, fail=False):
+            if fail:
+                raise ValueError("its own mistake")
+            return torch.ones(batch, 1024, device="cuda")
+
+        def with_steps(steps):
+            return step(steps)
+
+        async def later():
+            step()
+
+        lock = __import__("threading").Lock()
+        for error, names, arguments, keywords in [
+            (ValueError, "memory is 24, .* write '24GiB'", [step], {"memory": 24}),
+            (ValueError, "memory is 24.0, .* write '24GiB'", [step], {"memory": 24.0}),
+            (ValueError, "memory is -1", [step], {"memory": -1}),
+            (ValueError, "memory is nan", [step], {"memory": float("nan")}),
+            (ValueError, "memory: 'much'", [step], {"memory": "much"}),
+            (TypeError, "memory is True", [step], {"memory": True}),
+            (TypeError, "memory is \\[1\\]", [step], {"memory": [1]}),
+            (TypeError, "device is 0", [step], {"device": 0}),
+            (ValueError, "device is 'cpu'", [step], {"device": "cpu"}),
+            (ValueError, r"device is torch.device\('cpu'\)", [step], {"device": torch.device("cpu")}),
+            (ValueError, "device: there is no 'h1000'", [step], {"device": "h1000"}),
+            (TypeError, "steps is 2.5", [step], {"steps": 2.5}),
+            (TypeError, "steps is '2'", [step], {"steps": "2"}),
+            (ValueError, "steps is -1", [step], {"steps": -1}),
+            (TypeError, "function is 'train.py'.*headroom forecast -- python3", ["train.py"], {}),
+            (TypeError, "later runs nothing yet", [later], {}),
+            (TypeError, "unexpected keyword argument 'devcie'", [step], {"devcie": "h100"}),
+            (TypeError, "with_steps.*functools.partial", [with_steps], {"steps": 4}),
+            (TypeError, "argument 1 cannot be carried", [step, lock], {}),
+            (TypeError, "fail cannot be carried", [step], {"fail": lock}),
+        ]:
+            with self.subTest(names), self.assertRaisesRegex(error, names):
+                forecast(*arguments, **{"device": "h100", **keywords})
+        self.assertEqual(forecast(step, device="h100", memory="24GiB").memory_bytes, 24 << 30)
+        self.assertEqual(forecast(step, device="h100", memory=24 << 30).memory_bytes, 24 << 30)
+        with self.assertRaises(RuntimeError) as failed:
+            forecast(step, device="h100", fail=True)
+        self.assertIn("its own mistake", str(failed.exception))
+        self.assertIn("Traceback", str(failed.exception))
+
+    def test_the_error_of_a_function_names_no_file_that_is_gone(self):
+        sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "python"))
+        from gpu_headroom.torch import forecast
+
+        def fails():
+            torch.ones(1024, device="cuda")
+            raise ValueError("its own mistake")
+
+        with self.assertRaisesRegex(RuntimeError, "its own mistake") as failed:
+            forecast(fails, device="h100")
+        self.assertNotIn("results.db", str(failed.exception))
+
+    def test_addresses_that_decide_nothing_are_not_noted(self):
+        text = STEP.replace("range(3)", "range(10**9)")
+        words = [PROGRAM, "forecast", "--device", "h200", "--db", os.path.join(self.folder.name, "results.db"), "--", sys.executable]
+        ended = subprocess.run([*words, self.file("endless.py", text)], capture_output=True, text=True, timeout=600)
+        answer, _ = self.forecast(self.file("endless.py", text), options=["--device", "h200"])
+        uncertain = answer["uncertain"]
+        width = uncertain["allocated_high_bytes"] > uncertain["allocated_low_bytes"] or uncertain["high_bytes"] > uncertain["low_bytes"]
+        self.assertEqual("by addresses that only the card knows" in ended.stdout, width, ended.stdout)
+
     def test_a_caller_that_is_killed_hard_leaves_nothing(self):
         python = os.path.join(os.path.dirname(__file__), "..", "..", "python")
         temporary = tempfile.mkdtemp(dir=self.folder.name)
