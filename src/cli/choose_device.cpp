@@ -10,12 +10,17 @@ namespace headroom::cli {
 
 namespace {
 
-Device cuda_named(std::int64_t index) {
+Device cuda_named(std::int64_t index, const Common& common) {
   try {
     Device d = cuda_device(int(index));
     d.memory_bytes = free_memory_bytes(d);
     return d;
-  } catch (const Error& e) { throw Error(e.at, fmt::format("--device: {}; try --device cpu", e.what())); }
+  } catch (const Error& e) {
+    const char* const instead = common.machine == Machine::present
+                                    ? "try --device cpu"
+                                    : "a GPU that is not here is named by its model, as --device h200 (headroom device --known lists them)";
+    throw Error(e.at, fmt::format("--device: {}; {}", e.what(), instead));
+  }
 }
 
 }  // namespace
@@ -23,14 +28,14 @@ Device cuda_named(std::int64_t index) {
 Device chosen_device(const Common& common) {
   const std::string& wanted = common.device;
   if (wanted == "cpu" || (wanted.empty() && cuda_device_count() == 0)) return cpu_device();
-  if (wanted.empty() || wanted == "cuda") return cuda_named(0);  // CUDA counts the fastest first
+  if (wanted.empty() || wanted == "cuda") return cuda_named(0, common);  // CUDA counts the fastest first
   check(!known_device(wanted), Code::bad_argument,
         "--device: there is no {} in this machine, and this command measures; choose from cpu, cuda, cuda:N. For a forecast: headroom plan "
         "--device {}",
         wanted, wanted);
   check(wanted.starts_with("cuda:"), Code::bad_argument, "--device: there is no '{}'; choose from cpu, cuda, cuda:N{}", wanted,
-        did_you_mean(wanted, {"cpu", "cuda"}));
-  return cuda_named(parse_integer(std::string_view(wanted).substr(5), "--device cuda:N", {0, 1023}));
+        did_you_mean(wanted == "gpu" ? "cuda" : wanted, {"cpu", "cuda"}));
+  return cuda_named(parse_integer(std::string_view(wanted).substr(5), "--device cuda:N", {0, 1023}), common);
 }
 
 Device chosen_cpu(const Common& common, const char* who) {

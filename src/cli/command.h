@@ -17,6 +17,7 @@ namespace headroom::cli {
 enum class Machine : std::uint8_t {
   present,    // the command runs on the machine
   described,  // the command counts for the machine, which need not be here
+  a_gpu,      // as described, and never for the CPU
   none        // the command has neither --device nor --seed
 };
 

@@ -35,7 +35,7 @@ Run forecast(CLI::App& app, Common& common) {
       "The program runs unchanged with its CUDA build of PyTorch, under a CUDA that is not there: PyTorch's own allocator "
       "counts. Its output goes to standard error. docs/forecast.md says what is exact, and how to check it on a card.\n"
       "Exit codes: 0 it fits; 3 it does not; 1 the program failed of itself, or was stopped; 2 wrong usage.");
-  common.machine = Machine::described;
+  common.machine = Machine::a_gpu;
   return [a, &common] {
     a->device = forecast_device(common);
     studies::check(*a);

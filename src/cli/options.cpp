@@ -76,15 +76,16 @@ void choose_format(Common& common) {
 }
 
 void add_device(CLI::App& app, Common& common) {
-  const bool described = common.machine == Machine::described;
-  std::string machines = "cpu|cuda|cuda:N";
+  const bool gpu = common.machine == Machine::a_gpu, described = gpu || common.machine == Machine::described;
+  std::string machines = gpu ? "cuda|cuda:N" : "cpu|cuda|cuda:N";
   if (described) {
     for (const Device& d : known_devices()) machines += "|" + d.key;
     machines += "|FILE";
   }
   add_read(app, "--device", machines, "",
-           described ? "The machine, present or not: a name from headroom device --known, or a JSON file"
-                     : "Where to run [the best present: a GPU, else the CPU]",
+           gpu         ? "The GPU, present or not: a name from headroom device --known, or a JSON file [the one here, else an H200]"
+           : described ? "The machine, present or not: a name from headroom device --known, or a JSON file"
+                       : "Where to run [the best present: a GPU, else the CPU]",
            [&common](const std::string& s) { common.device = s; });
 }
 

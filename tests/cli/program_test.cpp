@@ -35,7 +35,7 @@ TEST_F(Program, BadInputGetsOneLineThatSaysWhatIsAllowed) {
   refused("attention --out " + folder_.string(), 2, "is a directory");
   refused("attention --out " + folder_.string() + "/no/such/file", 2, "there is no directory");
   refused("attention --db " + folder_.string(), 2, "is a directory");
-  refused("attention --device gpu", 2, "cpu, cuda, cuda:N");
+  refused("attention --device gpu", 2, "cpu, cuda, cuda:N; did you mean 'cuda'?");
   refused("attention --len", 2, "--len needs a value");
   refused("attention --resume=maybe", 2, "--resume takes no value");
   refused("train --text x --lr abc", 2, "--lr: 'abc'");
@@ -51,8 +51,10 @@ TEST_F(Program, WithoutAGpuCudaIsRefusedWithWhatToTry) {
   if (cuda_device_count() > 0) GTEST_SKIP() << "this machine has a CUDA device";
   for (const std::string command : {"attention", "device", "kernels", "plan"}) {
     refused(command + " --device cuda", 1, "cannot be had");
-    refused(command + " --device cuda:1", 1, "try --device cpu");
+    refused(command + " --device cuda:1", 1, command == "attention" || command == "device" ? "try --device cpu" : "as --device h200");
   }
+  refused("forecast --device cuda -- python3 train.py", 1, "as --device h200");
+  EXPECT_EQ(run("forecast --help").out.find("cpu|"), std::string::npos) << "which it refuses";
   refused("attention --device cuda:x", 2, "'x'");
   const Json j = Json::parse(run("device --no-measure --format json").out)["device"];
   EXPECT_EQ(j["kind"], "cpu") << "the best present";
