@@ -68,7 +68,8 @@ Run compare(CLI::App& app, Common& common) {
   app.footer(
       "Each time gets a verdict: same, faster, slower, or unclear. It is unclear when the spread reaches across "
       "the tolerance, or when there were fewer than two steps. The spread is that between runs where the store "
-      "has several of the same settings, else that of steps within a run. Other changes are listed: missing rows, lost values, "
+      "has several of the same settings, else that of steps within a run. Two forecasts are compared by their expected times, and "
+      "shown with their intervals. Other changes are listed: missing rows, lost values, "
       "another status, more bytes, errors more than four times as large. For two trainings one chart shows both "
       "losses, and their distance at the steps that both kept. A file of forecast -- CMD and one of profile -- CMD, both with "
       "--format json, are held against each other kernel by kernel, the largest difference first.\n"

@@ -67,6 +67,28 @@ TEST(Comparison, ASingleStepOrNoSpreadLeavesItUnclear) {
   }
 }
 
+// The time of a forecast is the same each time it is made, and a card's lies somewhere in its interval.
+TEST(Comparison, TwoForecastsDifferByTheirTimesAndShowTheirIntervals) {
+  const auto forecast = [](double ms) {
+    return RowObject{{"program", "train.py"}, {"ms", ms}, {"ms_low", 0.8 * ms}, {"ms_high", 1.4 * ms}, {"status", "ok"}};
+  };
+  const auto c = compare_runs({"A", {forecast(10)}}, {"B", {forecast(12)}}, 0.02);
+  const auto j = said(c);
+  EXPECT_EQ(j["rows"][0]["verdict"], "slower");
+  EXPECT_EQ(j["rows"][0]["a_interval"], "8 to 14 ms");
+  EXPECT_EQ(j["rows"][0]["b_interval"], "9.6 to 16.8 ms");
+  const std::string text = render(comparison_record(c, "A", "B", 0.02), Format::text);
+  EXPECT_NE(text.find("the time of a step is 12 ms (forecast 9.6 to 16.8 ms), where it was 10 ms (forecast 8 to 14 ms): slower"),
+            std::string::npos)
+      << text;
+  EXPECT_EQ(text.find("One run each"), std::string::npos) << text;
+  EXPECT_EQ(said(compare_runs({"A", {forecast(10)}}, {"B", {forecast(10)}}, 0.02))["rows"][0]["verdict"], "same");
+  const RowObject measured{{"program", "train.py"}, {"ms", 13.0}, {"status", "ok"}}, slow{{"program", "train.py"}, {"ms", 15.0}};
+  const auto against = [&](const RowObject& row) { return said(compare_runs({"A", {forecast(10)}}, {"B", {row}}, 0.02))["rows"][0]; };
+  EXPECT_EQ(against(measured)["verdict"], "unclear") << "in the interval";
+  EXPECT_EQ(against(slow)["verdict"], "slower") << "above it";
+}
+
 // Steps within a run lie close together, runs apart: of five runs of one command none is faster or slower than another.
 TEST(Comparison, GoesByTheSpreadBetweenRunsWhereThereAreSeveral) {
   const double means[] = {1, 1.06, 0.97, 1.04, 1.08};

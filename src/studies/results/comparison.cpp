@@ -90,10 +90,21 @@ std::optional<double> relative_error(const RowObject& row, const std::string& fi
   return std / std::sqrt(steps) / mean;
 }
 
-Verdict verdict_of(double ratio, double spread, double tolerance) {
-  if (ratio - spread > 1 + tolerance) return Verdict::slower;
-  if (ratio + spread < 1 / (1 + tolerance)) return Verdict::faster;
-  if (ratio + spread <= 1 + tolerance && ratio - spread >= 1 / (1 + tolerance)) return Verdict::same;
+struct Between {
+  double low, high;
+  std::string words() const { return fmt::format("{} to {} ms", number_in_words(low), number_in_words(high)); }
+};
+
+// Of a forecast: where a card's time lies.
+std::optional<Between> interval_of(const RowObject& row, const std::string& field) {
+  const Between b{number(row, field + "_low", 0), number(row, field + "_high", 0)};
+  return b.low > 0 && b.high >= b.low ? std::optional(b) : std::nullopt;
+}
+
+Verdict verdict_of(Between ratio, double tolerance) {
+  if (ratio.low > 1 + tolerance) return Verdict::slower;
+  if (ratio.high < 1 / (1 + tolerance)) return Verdict::faster;
+  if (ratio.high <= 1 + tolerance && ratio.low >= 1 / (1 + tolerance)) return Verdict::same;
   return Verdict::unclear;
 }
 
@@ -190,9 +201,26 @@ class Pair {
     between.add(0, a_, again_a_, field);
     between.add(1, b_, again_b_, field);
     if (between.known()) spread = std::max(spread.value_or(0), between.spread());
-    TimeRow t{problem_, field == "ms" ? "step" : field.substr(0, field.size() - 3), a, b, b / a, spread};
+    TimeRow t{.problem = problem_,
+              .time = field == "ms" ? "step" : field.substr(0, field.size() - 3),
+              .a_ms = a,
+              .b_ms = b,
+              .ratio = b / a,
+              .spread = spread};
     if (between.known()) t.runs = fmt::format("{} and {} runs", between.runs[0], between.runs[1]);
-    t.verdict = spread ? verdict_of(t.ratio, *spread * t.ratio, tolerance_) : Verdict::unclear;
+    t.verdict = spread ? verdict_of({t.ratio * (1 - *spread), t.ratio * (1 + *spread)}, tolerance_) : Verdict::unclear;
+    const auto forecast_a = interval_of(a_, field), forecast_b = interval_of(b_, field);
+    if (forecast_a) t.a_interval = forecast_a->words();
+    if (forecast_b) t.b_interval = forecast_b->words();
+    if (forecast_a && forecast_b) {  // the same program has the same forecast each time
+      t.runs = TimeRow::forecasts;
+      t.spread.reset();
+      t.verdict = verdict_of({t.ratio, t.ratio}, tolerance_);
+    } else if (forecast_a) {
+      t.verdict = verdict_of({b / forecast_a->high, b / forecast_a->low}, tolerance_);
+    } else if (forecast_b) {
+      t.verdict = verdict_of({forecast_b->low / a, forecast_b->high / a}, tolerance_);
+    }
     into_.times.push_back(std::move(t));
   }
 
@@ -301,6 +329,15 @@ Chart ratios_of(const std::vector<TimeRow>& rows, const std::string& b) {
   return c;
 }
 
+// "the time of the step is 1.65 ms, where it was 1.36 ms: slower".
+std::string time_in_words(const TimeRow& t) {
+  const auto one = [](double ms, const std::string& interval) {
+    return fmt::format("{} ms{}", number_in_words(ms), interval.empty() ? "" : fmt::format(" (forecast {})", interval));
+  };
+  return fmt::format("the time of {} is {}, where it was {}: {}", t.time == "step" ? "a step" : t.time, one(t.b_ms, t.b_interval),
+                     one(t.a_ms, t.a_interval), names_of<Verdict>.of(t.verdict));
+}
+
 }  // namespace
 
 Record comparison_record(const Comparison& c, const std::string& a, const std::string& b, double tolerance) {
@@ -312,7 +349,10 @@ Record comparison_record(const Comparison& c, const std::string& a, const std::s
   if (c.loss)  // what two trainings are compared for
     answer.push_back(
         fmt::format("at step {} the loss is {}, where it was {}", c.loss->step, number_in_words(c.loss->b), number_in_words(c.loss->a)));
-  if (!c.times.empty()) answer.push_back(fmt::format("of {} times {}", c.times.size(), joined(verdicts)));
+  if (c.times.size() == 1)
+    answer.push_back(time_in_words(c.times[0]));
+  else if (!c.times.empty())
+    answer.push_back(fmt::format("of {} times {}", c.times.size(), joined(verdicts)));
   const char* other = answer.empty() ? "" : "other ";
   const auto untold = differences - std::count_if(c.changes.begin(), c.changes.end(),
                                                   [&](const ChangeRow& row) { return c.loss && row.difference && row.field == "loss"; });
@@ -335,6 +375,8 @@ Record comparison_record(const Comparison& c, const std::string& a, const std::s
     r.add(Part{
         Note{"One run each: the spread is that of steps within a run, and another run of the same command may lie farther off. Run both "
              "again with the same --db: compare then goes by the spread between runs."}});
+  if (std::any_of(c.times.begin(), c.times.end(), [](const TimeRow& t) { return t.runs == TimeRow::forecasts; }))
+    r.add(Part{Note{"Two forecasts: the verdict is of the expected times. On a card each time may lie anywhere in its interval."}});
   return r;
 }
 

@@ -35,12 +35,13 @@ void describe(Of<TimedLine> auto& l, auto&& f) {
 enum class Verdict : std::uint8_t { same, faster, slower, unclear };
 
 struct TimeRow {  // one time of a pair
-  std::string problem, time;
+  std::string problem{}, time{};
   double a_ms = 0, b_ms = 0, ratio = 0;
-  std::optional<double> spread;  // relative spread of the ratio: between runs if there are several, else two standard errors within each
+  std::optional<double> spread{};  // relative spread of the ratio: between runs if there are several, else two standard errors within each
+  std::string a_interval{}, b_interval{};  // of a forecast: where a card's time lies
   Verdict verdict = Verdict::same;
   std::string runs = one_run_each;
-  static constexpr const char* one_run_each = "one run each";
+  static constexpr const char *one_run_each = "one run each", *forecasts = "two forecasts";
 };
 
 struct ChangeRow {  // one value of a pair that is no time, and is not as it was; or a row that has no partner
@@ -89,6 +90,8 @@ void describe(Of<TimeRow> auto& r, auto&& f) {
   f(r.b_ms, {.name = "b_ms", .role = noted, .unit = Unit::ms});
   f(r.ratio, {.name = "ratio", .role = noted, .unit = Unit::ratio});
   f(r.spread, {.name = "spread", .role = noted, .unit = Unit::share});
+  f(r.a_interval, {.name = "a_interval", .role = noted});
+  f(r.b_interval, {.name = "b_interval", .role = noted});
   f(r.verdict, {.name = "verdict", .role = noted});
   f(r.runs, {.name = "runs", .role = noted});
 }
