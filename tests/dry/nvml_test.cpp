@@ -22,6 +22,23 @@ TEST(Nvml, EveryNameThatPyTorchLooksUpIsThere) {
   EXPECT_EQ(count, 0u);
 }
 
+// pynvml ends a program whose function the library does not have, and goes on where the card does not support it.
+TEST(Nvml, ToolsThatWatchACardReadThatItIsIdleOrDoesNotSay) {
+  void* const library = dlopen(HEADROOM_BINARY_DIR "/libheadroom_dry.so", RTLD_NOW | RTLD_LOCAL);
+  ASSERT_TRUE(library) << dlerror();
+  constexpr int not_supported = 3;
+  const auto call = [&](const char* name) { return reinterpret_cast<int (*)(void*, int, void*)>(dlsym(library, name)); };
+  for (const char* name : {"nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetFanSpeed", "nvmlDeviceGetEncoderUtilization",
+                           "nvmlDeviceGetMaxPcieLinkGeneration", "nvmlDeviceGetSamples"}) {
+    ASSERT_TRUE(call(name)) << name;
+    EXPECT_EQ(call(name)(nullptr, 0, nullptr), not_supported) << name;
+  }
+  unsigned megahertz = 0;
+  ASSERT_TRUE(call("nvmlDeviceGetClockInfo"));
+  EXPECT_EQ(call("nvmlDeviceGetClockInfo")(nullptr, 1, &megahertz), 0) << "torch.cuda.clock_rate() asks";
+  EXPECT_GT(megahertz, 0u);
+}
+
 // PyTorch asks an H100 that has expandable segments, and warns where there is no answer.
 TEST(Nvml, ACardOfHopperIsInNoFabric) {
   void* const library = dlopen(HEADROOM_BINARY_DIR "/libheadroom_dry.so", RTLD_NOW | RTLD_LOCAL);

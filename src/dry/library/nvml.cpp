@@ -144,6 +144,43 @@ int nvmlDeviceGetComputeRunningProcesses(void*, unsigned* count, void*) {
   *count = 0;
   return success;
 }
+int nvmlDeviceGetGraphicsRunningProcesses_v3(void*, unsigned* count, void*) {
+  *count = 0;
+  return success;
+}
+int nvmlDeviceGetGraphicsRunningProcesses_v2(void*, unsigned* count, void*) {
+  *count = 0;
+  return success;
+}
+int nvmlDeviceGetGraphicsRunningProcesses(void*, unsigned* count, void*) {
+  *count = 0;
+  return success;
+}
+// What tools that watch a card ask beside its memory: a card that is idle.
+int nvmlDeviceGetComputeMode(void*, int* out) {
+  *out = 0;  // any process may use it
+  return success;
+}
+int nvmlDeviceGetPerformanceState(void*, int* out) {
+  *out = 0;  // P0
+  return success;
+}
+int nvmlDeviceGetPowerState(void* handle, int* out) { return nvmlDeviceGetPerformanceState(handle, out); }
+int nvmlDeviceGetTotalEnergyConsumption(void*, unsigned long long* millijoules) {
+  *millijoules = 0;
+  return success;
+}
+int nvmlDeviceGetClockInfo(void*, int, unsigned* megahertz) {
+  *megahertz = 1000;
+  return success;
+}
+int nvmlDeviceGetMaxClockInfo(void* handle, int kind, unsigned* megahertz) { return nvmlDeviceGetClockInfo(handle, kind, megahertz); }
+int nvmlDeviceGetClock(void* handle, int kind, int, unsigned* megahertz) { return nvmlDeviceGetClockInfo(handle, kind, megahertz); }
+int nvmlDeviceGetArchitecture(void*, unsigned* out) {
+  const auto sm = card().sm;  // nvmlDeviceArchitecture_t
+  *out = sm < 75 ? 5 : sm < 80 ? 6 : sm < 89 ? 7 : sm < 90 ? 8 : sm < 100 ? 9 : 10;
+  return success;
+}
 int nvmlDeviceGetP2PStatus(void*, void*, int, int* out) {
   *out = 0;  // they reach each other
   return success;
@@ -163,6 +200,59 @@ int nvmlDeviceGetPersistenceMode(void*, int* out) {
   return success;
 }
 int nvmlDeviceGetMigMode(void*, unsigned*, unsigned*) { return not_supported_here; }
+// A tool that finds the name in the library reads "not supported", as of many cards; without the name it ends.
+#define HEADROOM_NOT_OF_THIS_CARD(name) \
+  int name() { return not_supported_here; }
+HEADROOM_NOT_OF_THIS_CARD(nvmlDeviceGetFanSpeed)
+HEADROOM_NOT_OF_THIS_CARD(nvmlDeviceGetFanSpeed_v2)
+HEADROOM_NOT_OF_THIS_CARD(nvmlDeviceGetNumFans)
+HEADROOM_NOT_OF_THIS_CARD(nvmlDeviceGetEnforcedPowerLimit)
+HEADROOM_NOT_OF_THIS_CARD(nvmlDeviceGetPowerManagementLimit)
+HEADROOM_NOT_OF_THIS_CARD(nvmlDeviceGetPowerManagementDefaultLimit)
+HEADROOM_NOT_OF_THIS_CARD(nvmlDeviceGetPowerManagementLimitConstraints)
+HEADROOM_NOT_OF_THIS_CARD(nvmlDeviceGetPowerManagementMode)
+HEADROOM_NOT_OF_THIS_CARD(nvmlDeviceGetTemperatureThreshold)
+HEADROOM_NOT_OF_THIS_CARD(nvmlDeviceGetEncoderUtilization)
+HEADROOM_NOT_OF_THIS_CARD(nvmlDeviceGetDecoderUtilization)
+HEADROOM_NOT_OF_THIS_CARD(nvmlDeviceGetPcieThroughput)
+HEADROOM_NOT_OF_THIS_CARD(nvmlDeviceGetMaxPcieLinkGeneration)
+HEADROOM_NOT_OF_THIS_CARD(nvmlDeviceGetMaxPcieLinkWidth)
+HEADROOM_NOT_OF_THIS_CARD(nvmlDeviceGetCurrPcieLinkGeneration)
+HEADROOM_NOT_OF_THIS_CARD(nvmlDeviceGetCurrPcieLinkWidth)
+HEADROOM_NOT_OF_THIS_CARD(nvmlDeviceGetBrand)
+HEADROOM_NOT_OF_THIS_CARD(nvmlDeviceGetVbiosVersion)
+HEADROOM_NOT_OF_THIS_CARD(nvmlDeviceGetBAR1MemoryInfo)
+HEADROOM_NOT_OF_THIS_CARD(nvmlDeviceGetNumGpuCores)
+HEADROOM_NOT_OF_THIS_CARD(nvmlDeviceGetMemoryBusWidth)
+HEADROOM_NOT_OF_THIS_CARD(nvmlDeviceGetEccMode)
+HEADROOM_NOT_OF_THIS_CARD(nvmlDeviceGetTotalEccErrors)
+HEADROOM_NOT_OF_THIS_CARD(nvmlDeviceGetMemoryErrorCounter)
+HEADROOM_NOT_OF_THIS_CARD(nvmlDeviceGetDisplayMode)
+HEADROOM_NOT_OF_THIS_CARD(nvmlDeviceGetDisplayActive)
+HEADROOM_NOT_OF_THIS_CARD(nvmlDeviceGetVirtualizationMode)
+HEADROOM_NOT_OF_THIS_CARD(nvmlDeviceGetApplicationsClock)
+HEADROOM_NOT_OF_THIS_CARD(nvmlDeviceGetSupportedMemoryClocks)
+HEADROOM_NOT_OF_THIS_CARD(nvmlDeviceGetSupportedGraphicsClocks)
+HEADROOM_NOT_OF_THIS_CARD(nvmlDeviceGetCurrentClocksThrottleReasons)
+HEADROOM_NOT_OF_THIS_CARD(nvmlDeviceGetCurrentClocksEventReasons)
+HEADROOM_NOT_OF_THIS_CARD(nvmlDeviceGetSupportedClocksThrottleReasons)
+HEADROOM_NOT_OF_THIS_CARD(nvmlDeviceGetSamples)
+HEADROOM_NOT_OF_THIS_CARD(nvmlDeviceGetFieldValues)
+HEADROOM_NOT_OF_THIS_CARD(nvmlDeviceGetProcessUtilization)
+HEADROOM_NOT_OF_THIS_CARD(nvmlDeviceGetRetiredPages)
+HEADROOM_NOT_OF_THIS_CARD(nvmlDeviceGetRemappedRows)
+HEADROOM_NOT_OF_THIS_CARD(nvmlDeviceGetCpuAffinity)
+HEADROOM_NOT_OF_THIS_CARD(nvmlDeviceGetMemoryAffinity)
+HEADROOM_NOT_OF_THIS_CARD(nvmlDeviceGetNumaNodeId)
+HEADROOM_NOT_OF_THIS_CARD(nvmlDeviceGetTopologyCommonAncestor)
+HEADROOM_NOT_OF_THIS_CARD(nvmlDeviceGetNvLinkVersion)
+HEADROOM_NOT_OF_THIS_CARD(nvmlDeviceGetNvLinkCapability)
+HEADROOM_NOT_OF_THIS_CARD(nvmlDeviceGetMaxMigDeviceCount)
+HEADROOM_NOT_OF_THIS_CARD(nvmlDeviceGetGpuInstanceId)
+HEADROOM_NOT_OF_THIS_CARD(nvmlDeviceGetComputeInstanceId)
+HEADROOM_NOT_OF_THIS_CARD(nvmlDeviceIsMigDeviceHandle)
+HEADROOM_NOT_OF_THIS_CARD(nvmlSystemGetProcessName)
+#undef HEADROOM_NOT_OF_THIS_CARD
 // nvmlGpuFabricInfo_v2_t: the caller's version, then cluster, status, clique, state and health. Zeros say that the card is in no fabric.
 int nvmlDeviceGetGpuFabricInfoV(void*, void* out) {
   if (card().sm < 90) return not_supported_here;
