@@ -12,7 +12,7 @@
 namespace headroom::dry {
 
 constexpr char record_magic[8] = {'H', 'R', 'D', 'R', 'Y', 'R', 'E', 'C'};
-constexpr std::uint32_t record_version = 2;
+constexpr std::uint32_t record_version = 3;
 
 struct FileHead {
   char magic[8];
@@ -24,6 +24,7 @@ struct FileHead {
   std::uint64_t device_bytes, context_bytes;  // a card's memory, and what a process's context takes of it
   char device[64];
   char program[160];  // the command line, cut off
+  std::uint64_t cut;  // not 0: there was no room on the disk for what came later
 };
 
 enum class Kind : std::uint16_t {

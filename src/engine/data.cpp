@@ -52,8 +52,9 @@ Packed Data::packed() const {
 std::string Data::documents_in_words() const {
   if (documents_ == 0) return "";
   const auto rows = training_.rows() + held_out_.rows(), cut = training_.cut() + held_out_.cut();
-  return fmt::format("{} documents in {} rows of {} tokens, at most {} in a row; {:.1f} % of the positions hold a token.{}", documents_,
-                     rows, len_, packed().most, 100.0 * double(training_.tokens() + held_out_.tokens()) / double(rows * len_),
+  return fmt::format("{} in {} of {} tokens, at most {} in a row; {:.1f} % of the positions hold a token.{}",
+                     counted(std::uint64_t(documents_), "document"), counted(std::uint64_t(rows), "row"), len_, packed().most,
+                     100.0 * double(training_.tokens() + held_out_.tokens()) / double(rows * len_),
                      cut == 0 ? "" : fmt::format(" {} longer than a row {} cut.", cut, cut == 1 ? "was" : "were"));
 }
 

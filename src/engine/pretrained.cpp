@@ -190,8 +190,10 @@ void check_all(const Files& files, const std::vector<Param>& params, const Decod
   for (const auto& [name, found] : files)
     if (!used.contains(name) && !says_nothing(name, d, names)) left.push_back(name);
   check(missing.empty(), Code::bad_argument, "'{}' lacks {} of its model's tensors: {}", folder, missing.size(), first_of(missing));
-  check(other.empty(), Code::bad_argument, "'{}': {} tensors have another shape: {}", folder, other.size(), first_of(other));
-  check(left.empty(), Code::bad_argument, "'{}' has {} tensors that the model does not have: {}", folder, left.size(), first_of(left));
+  check(other.empty(), Code::bad_argument, "'{}': {} {} another shape: {}", folder, counted(other.size(), "tensor"),
+        other.size() == 1 ? "has" : "have", first_of(other));
+  check(left.empty(), Code::bad_argument, "'{}' has {} that the model does not have: {}", folder, counted(left.size(), "tensor"),
+        first_of(left));
 }
 
 }  // namespace

@@ -86,13 +86,26 @@ pid_t guardian_of(const fs::path& folder, ScratchFolder::Orphans orphans, int li
   return child;
 }
 
+// Where temporary files go, and the variable that says so.
+std::string place_of_temporary_files(const char* who) {
+  for (const char* name : {"TMPDIR", "TMP", "TEMP", "TEMPDIR"})  // as std::filesystem reads them
+    if (const char* const path = std::getenv(name)) {
+      std::error_code ignored;
+      check(fs::is_directory(path, ignored), Code::io,
+            "{}: {} is '{}', which is no folder; name one where temporary files may go, or unset it", who, name, path);
+      break;
+    }
+  return fs::temp_directory_path().string();
+}
+
 }  // namespace
 
 ScratchFolder::ScratchFolder(const char* who, const std::string& name, Orphans orphans) {
   take_away_orphans(name);
   do {  // between the folder and its lock another process may take it for an orphan
-    std::string path = (fs::temp_directory_path() / (name + "-XXXXXX")).string();
-    check(mkdtemp(path.data()) != nullptr, Code::io, "{}: no folder could be made in '{}': {}", who, fs::temp_directory_path().string(),
+    const std::string place = place_of_temporary_files(who);
+    std::string path = (fs::path(place) / (name + "-XXXXXX")).string();
+    check(mkdtemp(path.data()) != nullptr, Code::io, "{}: no folder can be made in '{}': {}; TMPDIR names another place", who, place,
           std::strerror(errno));
     path_ = path;
     lock_ = locked(path_, LOCK_EX, O_CREAT);

@@ -289,6 +289,32 @@ TEST_F(Forecast, APyTorchWithoutCudaIsToldWhatToInstall) {
   EXPECT_EQ(e.err.find("trains for hours"), std::string::npos) << e.err;
 }
 
+TEST_F(Forecast, AFolderForTemporaryFilesThatIsNoneIsNamed) {
+  const auto with = [&](const std::string& tmp) {
+    return shell("TMPDIR=" + tmp + " $H forecast --device h100 --db " + db_ + " -- " HEADROOM_LIKE_TORCH " batch=1");
+  };
+  put("file", "");
+  for (const std::string& tmp : {std::string("/no/such/folder"), (folder_ / "file").string()}) {
+    const Ended e = with(tmp);
+    EXPECT_EQ(e.code, 1);
+    EXPECT_NE(e.err.find("TMPDIR is '" + tmp + "', which is no folder"), std::string::npos) << e.err;
+  }
+  EXPECT_NE(with("/proc").err.find("no folder can be made in '/proc'"), std::string::npos);
+}
+
+// The limit of a file's size stands for a disk that is full.
+TEST_F(Forecast, ARecordThatHadNoRoomIsNoAnswer) {
+  const Ended e =
+      run("forecast --device h100 --db " + db_ + " -- sh -c 'trap \"\" XFSZ; ulimit -f 100; exec " HEADROOM_LIKE_TORCH " batch=1'");
+  EXPECT_EQ(e.code, 1) << e.out;
+  EXPECT_NE(e.err.find("the record of the run needs more room than there is in"), std::string::npos) << e.err;
+}
+
+TEST_F(Forecast, OneOfAThingIsNotSaidAsSeveral) {
+  const Ended e = run("forecast --device h100 --db " + db_ + " --sweep batch=1 -- " HEADROOM_LIKE_TORCH " batch={batch}");
+  EXPECT_TRUE(e.out.starts_with("1 of 1 setting fits on NVIDIA H100 SXM.")) << e.out;
+}
+
 TEST_F(Forecast, NothingIsLeftBehind) {
   fs::create_directory(folder_ / "tmp");
   const auto start = std::chrono::steady_clock::now();

@@ -237,8 +237,40 @@ TEST_F(DryLibrary, NvidiaSmiAnswersFromTheDescription) {
   };
   EXPECT_EQ(said("--query-gpu=index,name,memory.total --format=csv,noheader,nounits"),
             "0, a card of the test, 1024\n1, a card of the test, 1024\n");
-  EXPECT_EQ(said("--query-gpu=memory.total --format=csv"), "memory.total\n1024 MiB\n1024 MiB\n");
+  EXPECT_EQ(said("--query-gpu=memory.total,uuid --format=csv -i 1"), "memory.total [MiB], uuid\n1024 MiB, GPU-headroom-dry-1\n");
+  EXPECT_EQ(said("--query-gpu name --format csv,noheader"), "a card of the test\na card of the test\n");
   EXPECT_EQ(said("-L").substr(0, 27), "GPU 0: a card of the test (");
+  EXPECT_EQ(said("--query-compute-apps=pid,used_memory --format=csv"), "pid, used_memory [MiB]\n");
+  const std::string table = said("");
+  EXPECT_NE(table.find("    0MiB /   1024MiB |"), std::string::npos) << table;
+  EXPECT_NE(table.find("|   1  a card of the test"), std::string::npos) << table;
+  EXPECT_NE(table.find("No running processes found"), std::string::npos) << table;
+  std::stringstream lines(table);
+  std::string line;
+  for (std::getline(lines, line); std::getline(lines, line);) EXPECT_TRUE(line.empty() || line.size() == 91) << line;
+  EXPECT_NE(said("-q -d MEMORY").find("        Total                             : 1024 MiB"), std::string::npos);
+  EXPECT_NE(said("-q -x").find("<fb_memory_usage><total>1024 MiB</total>"), std::string::npos);
+  EXPECT_EQ(std::system(("'" + folder + "/nvidia-smi' topo -m 2>'" + folder + "/refused'").c_str()), 2 << 8);
+  EXPECT_EQ(std::system(("'" + folder + "/nvidia-smi' -i 7 >'" + folder + "/refused'").c_str()), 6 << 8) << "there are two";
+}
+
+TEST_F(DryLibrary, NvidiaSmiSaysWhatProcessesTake) {
+  settings.cards = 2;
+  dry::environment(settings, HEADROOM_DRY_LIBRARY, folder);
+  EXPECT_EQ(run("smi"), (Numbers{536, 0, 536})) << "MiB of both cards, of the process: 512, and a context of 24";
+}
+
+// The limit of a file's size stands for a disk that is full.
+TEST_F(DryLibrary, ARecordThatIsCutSaysSo) {
+  run("speed", {"sh", "-c", "trap \"\" XFSZ; ulimit -f 16384; exec \"$0\" \"$@\""});  // 8 MiB
+  EXPECT_EQ(status, 0) << "the program goes on";
+  const auto cut = dry::read_record(folder);
+  ASSERT_EQ(cut.size(), 1u);
+  EXPECT_EQ(cut[0].head().cut, 1u);
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directory(folder);
+  run("marks");
+  EXPECT_EQ(dry::read_record(folder)[0].head().cut, 0u);
 }
 
 TEST_F(DryLibrary, NothingIsWrittenWithoutAFolder) {

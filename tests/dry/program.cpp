@@ -425,6 +425,14 @@ void shared_card() {
   print(allocate(700 * mib) != nullptr);
 }
 
+void smi() {
+  const bool there = allocate(512 * mib) != nullptr;
+  const char* const asks[] = {"nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits",
+                              "nvidia-smi --query-compute-apps=used_memory --format=csv,noheader,nounits"};
+  for (const char* ask : asks)
+    if (!there || std::system(ask) != 0) print(-1);
+}
+
 void marks() {
   call("headroom_dry_mark", "phase", "forward", std::int64_t(3));
   print(call("headroom_dry_scope", std::uint32_t(5)));
@@ -481,6 +489,7 @@ int main(int argc, char** argv) {
       {"speed", speed},
       {"pool", pool},
       {"named", named},
+      {"smi", smi},
   };
   const auto word = words.find(argc > 1 ? argv[1] : "");
   if (word == words.end()) return 64;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstddef>
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
@@ -135,6 +136,8 @@ void Recorder::add(Kind kind, const void* payload, std::size_t bytes, std::span<
   if (!on_ || whole / 8 > 0xffff) return;
   if (!make_room(whole)) {
     on_ = false;
+    const std::uint64_t cut = 1;  // the head's page is on the disk already
+    if (pwrite(file_, &cut, sizeof cut, offsetof(FileHead, cut)) != sizeof cut) say("its record does not say that it is cut", "");
     return say("the disk of its record is full", "");
   }
   char* const at = window_ + (next_ - window_at_);

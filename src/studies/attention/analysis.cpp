@@ -206,7 +206,7 @@ std::string in_common(const AttentionSweep& s) {
   std::string words = fmt::format("batch {}, heads {}", s.cached.empty() ? s.batch : std::int64_t(s.cached.size()), s.heads);
   if (s.kv_heads && s.kv_heads != s.heads) words += fmt::format(", kv_heads {}", s.kv_heads);
   if (s.len_k) words += fmt::format(", len_k {}", s.len_k);
-  if (!s.documents.empty()) words += fmt::format(", {} documents in each row", s.documents.size());
+  if (!s.documents.empty()) words += fmt::format(", {} in each row", counted(s.documents.size(), "document"));
   if (!s.cached.empty()) {
     const auto [least, most] = std::minmax_element(s.cached.begin(), s.cached.end());
     words += fmt::format(", caches of {} to {} positions", *least, *most);

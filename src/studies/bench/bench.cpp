@@ -325,7 +325,9 @@ Record bench_list(const Device& device, int gpus, bool quick) {
     t.add({one.name, one.docs, one.minutes, joined(one.command, " ")});
     minutes += one.minutes;
   }
-  Record r{"bench", fmt::format("{} tables of {}, {:g} minutes.", tables.size(), device.name, minutes), {}};
+  Record r{"bench",
+           fmt::format("{} of {}, {:g} {}.", counted(tables.size(), "table"), device.name, minutes, minutes == 1 ? "minute" : "minutes"),
+           {}};
   return r.add(Part{std::move(t)});
 }
 

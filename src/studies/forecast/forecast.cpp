@@ -153,9 +153,10 @@ Outcome several_settings(const Forecast& a, const Host& host, Life life) {
   if (verdicts.empty()) {
     const auto fit = std::count_if(rows.begin(), rows.end(), [](const ForecastRow& row) { return row.fits == true; });
     whole = rows.size() == sweep.values.size() && std::ranges::all_of(rows, [](const ForecastRow& row) { return row.fits.has_value(); });
-    verdicts.push_back(whole || !several.stopped() ? fmt::format("{} of {} settings fit on {}", fit, rows.size(), a.device.name)
-                                                   : fmt::format("Stopped: {} of {} settings were run, {} fit on {}", rows.size(),
-                                                                 sweep.values.size(), fit, a.device.name));
+    verdicts.push_back(
+        whole || !several.stopped()
+            ? fmt::format("{} of {} {} on {}", fit, counted(rows.size(), "setting"), fit == 1 ? "fits" : "fit", a.device.name)
+            : fmt::format("Stopped: {} of {} settings were run, {} fit on {}", rows.size(), sweep.values.size(), fit, a.device.name));
   } else {
     whole &= verdicts.size() == sweep.values.size();
   }
@@ -170,7 +171,7 @@ Outcome several_settings(const Forecast& a, const Host& host, Life life) {
   for (const ForecastRow& row : rows)
     if (!row.why.empty()) r.add(Part{Note{fmt::format("{}: {}", row.setting, row.why), false}});
   if (several.stopped()) {
-    std::string said = life.stopped(fmt::format("after {} settings", rows.size()), "");
+    std::string said = life.stopped(fmt::format("after {}", counted(rows.size(), "setting")), "");
     return {std::move(r), whole ? answer_of(rows) : Answer::failed, std::nullopt, std::move(said)};
   }
   std::string said = life.name();
@@ -236,7 +237,8 @@ Outcome forecast(const Forecast& a, const Host& host, const ProgramOutput& outpu
   const bool checked = !a.check || (!t.stopped && check_beside(a, t, output, life, outcome.record));
   const bool too_much = t.row.status == Status::oom || (t.row.status == Status::interrupted && t.row.fits == false);
   outcome.answer = !checked && !t.stopped ? Answer::failed : t.row.fits == true ? Answer::yes : too_much ? Answer::no : Answer::failed;
-  outcome.said = t.stopped ? life.stopped(fmt::format("after {} steps", t.row.steps.value_or(0)), "") : life.name();
+  outcome.said =
+      t.stopped ? life.stopped(fmt::format("after {}", counted(std::uint64_t(t.row.steps.value_or(0)), "step")), "") : life.name();
   if (!t.stopped) outcome.life.emplace(std::move(life));
   return outcome;
 }

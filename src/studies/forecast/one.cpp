@@ -453,7 +453,7 @@ Told forecast_one(const Forecast& a, const std::vector<std::string>& program, co
   if (one.hosts > 1) asked.settings.push_back(fmt::format("{}={}", dry::hosts_variable, one.hosts));
   const auto doing = [&](const char* what) {
     return [&host, what](std::int64_t steps, std::uint64_t live) {
-      host.progress(0, fmt::format("{}: {} steps, {} allocated", what, steps, bytes_in_words(double(live))));
+      host.progress(0, fmt::format("{}: {}, {} allocated", what, counted(std::uint64_t(steps), "step"), bytes_in_words(double(live))));
     };
   };
   asked.progress = doing("running dry");

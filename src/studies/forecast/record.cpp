@@ -13,6 +13,12 @@ namespace {
 constexpr std::size_t rows_shown = 8;
 
 std::string words(std::uint64_t b) { return bytes_in_words(double(b)); }
+std::string words(std::uint64_t low, std::uint64_t high) {  // where they differ by less than the words do, by how much
+  const std::string from = words(low), to = words(high);
+  return low == high ? from : from != to ? fmt::format("{} to {}", from, to) : fmt::format("{} to {} more", from, words(high - low));
+}
+
+bool has_width(const dry::Spread& s) { return s.low.allocated < s.high.allocated || s.low.reserved < s.high.reserved; }
 
 // Rows of the blocks of one rank, by one of their words.
 Table by_word(const std::vector<ForecastBlockRow>& blocks, const std::string& name, const std::string& title,
@@ -110,7 +116,7 @@ std::string rest_of(const Told& t) {
   return fmt::format(
       "The forecast ended the program after {}: {}. What comes later was not run (evaluation, larger batches, saving); "
       "--steps 1000 runs up to 1000 steps.",
-      steps == 1 ? "one step" : fmt::format("{} steps", steps), ended->end);
+      counted(std::uint64_t(steps), "step"), ended->end);
 }
 
 std::set<std::string> runtimes_of(const Told& t) {
@@ -182,13 +188,12 @@ Record uncertain_of(const Told& t, bool for_people) {
     r.add(Part{table_of("functions", "Functions that were not answered as a card would", shown)});
   }
   const ProgramAccount& most = t.accounts.front();
-  if (most.spread && most.spread->layouts > 1)
-    note(
-        fmt::format("PyTorch chose among free blocks of one size {}, by addresses that only the card knows. Its requests were played "
-                    "again with segments at {} other sets of addresses: {} to {} allocated, {} to {} reserved.",
-                    most.spread->choices == 1 ? "once" : fmt::format("{} times", most.spread->choices), most.spread->layouts - 1,
-                    words(most.spread->low.allocated), words(most.spread->high.allocated), words(most.spread->low.reserved),
-                    words(most.spread->high.reserved)));
+  if (most.spread && most.spread->layouts > 1 && has_width(*most.spread))
+    note(fmt::format(
+        "PyTorch chose among free blocks of one size {}, by addresses that only the card knows. Its requests were played "
+        "again with segments at {} other sets of addresses: {} allocated, {} reserved.",
+        most.spread->choices == 1 ? "once" : fmt::format("{} times", most.spread->choices), most.spread->layouts - 1,
+        words(most.spread->low.allocated, most.spread->high.allocated), words(most.spread->low.reserved, most.spread->high.reserved)));
   if (t.routing)
     note(fmt::format(
         "{} reads how many tokens go to each expert, which only the card knows. The program was run three times: tokens to any of "
@@ -199,7 +204,7 @@ Record uncertain_of(const Told& t, bool for_people) {
                      words(most.pool_slack_bytes)));
   if (high && low < *high) {
     const bool measured = overhead_of(t.device, int(t.row.ranks), RunBy::pytorch).measured;
-    note(fmt::format("Between {} and {}{}.", words(low), words(*high),
+    note(fmt::format("It needs {}{}.", words(low, *high),
                      measured ? "" : ": the bytes beside the tensors are a reserve, not measured on this card"));
   }
   const bool lacks_workspace = std::ranges::any_of(functions, [](const OnlyAcceptedRow& f) { return f.may_take_more(); });

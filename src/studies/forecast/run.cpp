@@ -164,6 +164,18 @@ std::vector<std::string> observed(std::int64_t steps) {
           fmt::format("HEADROOM_DRY_STEPS={}", steps)};
 }
 
+// A record that had no room says too little: an answer from it would be wrong.
+void check_whole(const fs::path& folder) {
+  for (const fs::path& path : files_with(folder, ".dry")) {
+    const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    dry::FileHead head{};
+    const bool begun = file && pread(file.get(), &head, sizeof head, 0) == ssize_t(sizeof head) && head.bytes > 0;
+    check(begun && head.cut == 0, Code::io,
+          "forecast: the record of the run needs more room than there is in '{}'; TMPDIR names another place for it",
+          folder.parent_path().string());
+  }
+}
+
 }  // namespace
 
 DryRun run_dry(const DryRunAsked& asked) {
@@ -188,6 +200,7 @@ DryRun run_dry(const DryRunAsked& asked) {
   };
   run.ended = launch(launching);
   pass_on(run.ended);
+  check_whole(folder.path());
   for (const dry::Process& process : dry::read_record(folder.path().string())) {
     run.processes.push_back(story_of(process));
     if (asked.rates) run.processes.back().time = dry::step_time(process, *asked.rates);

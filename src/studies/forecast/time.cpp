@@ -59,8 +59,9 @@ std::string in_words(const ForecastTime& t) {
                             : fmt::format(" The largest part: {}.", t.limit);
   text += fmt::format(" Products and attention reach {:.3g} TFLOP/s over the step.", t.tflops);
   text += fmt::format(
-      " The host takes {} for {:.0f} launches and what is around them, as beside an H200; a slower host takes longer (--host-speed).",
-      time_in_words(t.launches * t.launch_us * 1e-3), t.launches);
+      " The host takes {} for {:.0f} {} and what Python and PyTorch do beside, as beside an H200; a slower host takes longer "
+      "(--host-speed).",
+      time_in_words(t.launches * t.launch_us * 1e-3), t.launches, t.launches < 1.5 ? "launch" : "launches");
   return text;
 }
 

@@ -101,6 +101,20 @@ std::vector<std::string> environment_of(const Lever& l) {
   return environment;
 }
 
+namespace {
+
+// A reason as a part of a sentence: its first line.
+std::string one_line(const std::string& why) {
+  const auto begin = why.find_first_not_of(" \t\r\n");
+  if (begin == std::string::npos) return "";
+  const auto end = std::min(why.find_first_of("\r\n", begin), why.size());
+  std::string line = why.substr(begin, end - begin);
+  while (line.ends_with('.') || line.ends_with(':') || line.ends_with(' ')) line.pop_back();
+  return shortened(line, 160);
+}
+
+}  // namespace
+
 Tries tries_of(const Forecast& a, const ForecastRow& base, const Host& host, bool was_stopped) {
   Tries tries{{}, was_stopped};
   auto& [rows, stopped] = tries;
@@ -145,6 +159,7 @@ Tries tries_of(const Forecast& a, const ForecastRow& base, const Host& host, boo
       stopped |= e.at.code == Code::interrupted;
       row.why = e.what();
     }
+    row.why = one_line(row.why);
     rows.push_back(row);
     return row;
   };

@@ -255,8 +255,8 @@ Outcome plan_inference(const ModelMemory& m, std::int64_t most_len) {
   std::string answer;
   if (best)
     answer =
-        fmt::format("{}: {} sequences of {} tokens at once{}.", fits_in_words(room, m.device, best->needed_bytes - room.overhead_bytes),
-                    best->batch, asked_len, bound_in_words(*best));
+        fmt::format("{}: {} of {} at once{}.", fits_in_words(room, m.device, best->needed_bytes - room.overhead_bytes),
+                    counted(std::uint64_t(best->batch), "sequence"), counted(std::uint64_t(asked_len), "token"), bound_in_words(*best));
   else {
     const auto peak = peak_of_serving(m, batch, asked_len, m.levers.precision.front());
     answer = fmt::format("{}.{}", fits_in_words(room, m.device, peak.value_or(0)),

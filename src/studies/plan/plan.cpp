@@ -321,8 +321,8 @@ std::string answer_of(const Plan& p, const Forecasts& f) {
     if (s.expected) return answer + fmt::format("; about {} tokens/s.", number_in_words(tokens / s.expected->ms)) + stopped;
     return answer + (s.ms_at_least > 0 ? fmt::format("; at most {} tokens/s.", number_in_words(tokens / s.ms_at_least)) : ".") + stopped;
   }
-  answer +=
-      fmt::format(", the least of {} settings. What it holds between steps takes {} of that.", f.all().size(), words(s.standing_bytes));
+  answer += fmt::format("{}. What it holds between steps takes {} of that.",
+                        f.all().size() == 1 ? "" : fmt::format(", the least of {} settings", f.all().size()), words(s.standing_bytes));
   Recipe one = s.recipe;
   one.batch = 1, one.micro_batches = 1;
   if (const auto n = gpus_that_hold(one, p.device, p.memory_bytes))

@@ -220,7 +220,8 @@ void add_log(Record& r, const ActivityLog& log, double wall_s, bool for_people) 
   if (log.ended_ns == 0)
     r.add(Part{Note{"The program did not end normally. This shows what it did until about a tenth of a second before."}});
   if (log.strange_lines > 0)
-    r.add(Part{Note{fmt::format("{} lines of the recording were not readable and were left out.", log.strange_lines)}});
+    r.add(Part{Note{fmt::format("{} of the recording could not be read and {} left out.", counted(std::uint64_t(log.strange_lines), "line"),
+                                log.strange_lines == 1 ? "was" : "were")}});
 }
 
 }  // namespace

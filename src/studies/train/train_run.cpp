@@ -341,8 +341,8 @@ Outcome train_study(const TrainRun& asked, const Device& device, const Host& hos
   if (!r.hugging_face.empty() && !stopped) engine::save_pretrained(t, r.hugging_face);
 
   const Value validation = stopped ? Value{} : validation_loss(t, data, r.validation_batches, stop);
-  std::string answer =
-      stopped ? fmt::format("Stopped after {} of {} steps", at.step, r.schedule.steps) : fmt::format("{} steps are done", at.step);
+  std::string answer = stopped ? fmt::format("Stopped after {} of {} steps", at.step, r.schedule.steps)
+                               : fmt::format("{} done", counted(std::uint64_t(at.step), "step"));
   if (!rows.empty()) answer += fmt::format(": loss {:.3f}", rows.back().loss);
   if (const double* held_out = std::get_if<double>(&validation)) answer += fmt::format(", of held-out data {:.3f}", *held_out);
   if (speed > 0) answer += fmt::format("; {} tokens/s", number_in_words(speed));
