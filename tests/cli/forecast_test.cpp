@@ -405,6 +405,11 @@ TEST_F(Forecast, WhatWasStoppedOrFailedIsNotKnownToFit) {
   EXPECT_TRUE(j["rows"][0]["fits"].is_null()) << out;
   EXPECT_TRUE(j["ranks"][0]["fits"].is_null()) << out;
   EXPECT_EQ(j["status"], "interrupted");
+  EXPECT_EQ(out.find("may wait"), std::string::npos) << out;
+  const std::string loops = stopped({"--device", "h100"}, {"--", HEADROOM_LIKE_TORCH, "batch=8", "loops", "spins"});
+  EXPECT_NE(loops.substr(0, loops.find('\n')).find("train.py:9 has read a value that only the card knows 128 times or more"),
+            std::string::npos)
+      << loops;
   const std::string text = stopped({"--device", "h100"}, {"--", HEADROOM_LIKE_TORCH, "batch=8", "spins"});
   EXPECT_TRUE(text.starts_with("Stopped before its end: as far as is known, it needs ")) << text;
   EXPECT_NE(text.find("not known"), std::string::npos) << text;

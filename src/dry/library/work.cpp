@@ -38,6 +38,7 @@ Streams& streams() {
 
 std::atomic<std::uint64_t> skipped_ns = 0;  // that the host has waited without really waiting
 std::atomic<bool> collected = false;        // a collective since the host last waited
+std::atomic<std::uint64_t> given = 0;
 thread_local std::uint32_t launched_into = 0;
 
 std::uint32_t index_of(int device) { return std::uint32_t(device); }
@@ -45,6 +46,7 @@ std::uint32_t index_of(int device) { return std::uint32_t(device); }
 // The stream is busy for so long from when it is free; 0 of work that is captured into a graph.
 void occupy(Stream& stream, double seconds) {
   launched_into = stream.number;
+  ++given;
   if (stream.capture) return;
   const std::uint64_t start = std::max<std::uint64_t>(stream.done_ns, host_ns());
   stream.done_ns = start + std::uint64_t((seconds + card().launch_s) * 1e9);
@@ -57,6 +59,8 @@ void wait_beside_nccl() {
 }
 
 }  // namespace
+
+std::uint64_t work_given() { return given; }
 
 std::uint64_t host_ns() { return Recorder::get().now_ns() + skipped_ns; }
 
@@ -192,6 +196,7 @@ void copied(Way way, std::uint64_t bytes, StreamHandle handle) {
   constexpr double host_bytes_per_s = 5e10;
   const double rate = way == Way::between_devices ? card().link_bytes_per_s : over_link ? host_bytes_per_s : card().bytes_per_s / 2;
   occupy(stream, double(bytes) / rate);
+  if (way == Way::to_host || way == Way::on_host) --given;  // it changes nothing on the card
   Recorder::get().add(Copy{index_of(stream.device), stream.number, way, stream.capture, bytes});
 }
 

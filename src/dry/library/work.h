@@ -34,6 +34,8 @@ struct Event {
 };
 Event* make_event();
 
+std::uint64_t work_given();  // how much the card was given so far that may change its memory
+
 std::uint64_t host_ns();  // the host's clock
 void host_waits(WaitsFor, std::uint32_t number, std::uint64_t until_ns);
 std::uint64_t device_done_ns(int device);  // when all of its streams are done

@@ -204,6 +204,7 @@ class Reading {
       phase_ = text;
     } else if (what == "step") {
       story_.unknown_lines.clear();
+      story_.loop.clear();
       for (auto& [device, c] : cards_) {
         c.step_ends.push_back(c.points.size());
         c.taken_by_step.push_back(c.lives.size());
@@ -214,6 +215,9 @@ class Reading {
       value_named(text);
     } else if (what == "optimizer") {
       story_.made_optimizer = true;
+    } else if (what == "loop") {
+      story_.loop = shown_file(text);
+      story_.loop_reads = m.value;
     } else if (what == "fraction") {
       fraction_said(text);
     } else if (what == "end") {

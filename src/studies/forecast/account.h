@@ -66,6 +66,8 @@ struct ProcessStory {
   std::vector<OnlyAcceptedRow> functions;
   std::vector<std::string> static_runtimes;  // files that bring a runtime of their own
   std::vector<SaidRow> said;                 // the observer's remarks
+  std::string loop;                          // a line that has read values that only a card knows again and again since the last step
+  std::int64_t loop_reads = 0;               // how often
   std::string end;                           // why the observer ended the program; empty: it did not
   bool waits = false;                        // because a loop waits for a value to change; else enough steps were done
   std::vector<std::string> unknown_lines;    // that read unknown values since the last step; the first ones

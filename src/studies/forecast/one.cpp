@@ -517,6 +517,21 @@ Told forecast_one(const Forecast& a, const std::vector<std::string>& program, co
   return t;
 }
 
+namespace {
+
+// Of a program that was stopped: the line that may have waited for a value.
+std::string looping(const Told& t) {
+  if (!t.not_run.empty()) return "";
+  for (const ProcessStory& p : t.processes)
+    if (!p.loop.empty())
+      return fmt::format(
+          " {} has read a value that only the card knows {} times or more without an optimizer step between: it may wait for it.", p.loop,
+          p.loop_reads);
+  return "";
+}
+
+}  // namespace
+
 std::string verdict(const Told& t) {
   const std::string stopped = t.not_run.empty() ? "" : fmt::format(" Stopped during {}.", t.not_run);
   const auto words = [](std::uint64_t b) { return bytes_in_words(double(b)); };
@@ -555,9 +570,9 @@ std::string verdict(const Told& t) {
       return said + stopped;
     }
     case Status::interrupted:
-      return fmt::format("Stopped before {}: as far as is known, {} {} on {}{}.{}", t.not_run.empty() ? "its end" : "all is known", who, of,
-                         r.device, r.fits == false ? ", which does not fit" : "",
-                         t.ran_out && t.ran_out->raised ? fmt::format(" It ran out of memory in {}.", where(*t.ran_out)) : "") +
+      return fmt::format("Stopped before {}: as far as is known, {} {} on {}{}.{}{}", t.not_run.empty() ? "its end" : "all is known", who,
+                         of, r.device, r.fits == false ? ", which does not fit" : "",
+                         t.ran_out && t.ran_out->raised ? fmt::format(" It ran out of memory in {}.", where(*t.ran_out)) : "", looping(t)) +
              stopped;
     default: {
       const std::string until = fmt::format("Until then {} {} on {}", who, of, r.device);

@@ -1,7 +1,7 @@
 // A program that uses a card as PyTorch does, with only the public functions that PyTorch's allocator calls: segments by cudaMalloc, blocks
 // reported to the profiler's function. Without the library that stands in for CUDA it finds none of them and says so.
 // usage: like_torch [batch=N] [steps=N] [catch] [fails] [killed] [spins] [forks] [leaves] [idle] [without-cuda] [pins] [levers] [pool] [spare] [routed] [reads] [until-low] [ended]
-// [own-runtime] [fraction]
+// [own-runtime] [fraction] [loops]
 // [spins-with=VARIABLE:WORD:FILE]   where the variable has the word: makes the file, and never ends
 #include <dlfcn.h>
 #include <unistd.h>
@@ -177,6 +177,7 @@ int main(int argc, char** argv) {
     if (said("fails")) return std::fprintf(stderr, "ValueError: the program's own mistake\n"), 7;
     if (said("killed")) raise(SIGKILL);
   }
+  if (said("loops")) mark("loop", "train.py:9", 128);
   if (said("spins"))
     for (;;) usleep(10000);
 }

@@ -14,15 +14,21 @@ import os
 import struct
 import sys
 import threading
+import time
 
-from . import library
+from . import library, loops
 
 MOST = int(os.environ.get("HEADROOM_DRY_VALUES_MOST", 1 << 22))  # elements of an integer tensor that is computed
 NUMBERS = frozenset((int, float, bool, complex))
 FEW = 64  # elements of a floating one
 LATER = 1 << 15  # elements: larger results are computed when they are read, and most never are
 COPIED = 1 << 18  # elements: the library keeps larger copies in no case
-LOOP = int(os.environ.get("HEADROOM_DRY_LOOP", 20000))  # reads of unknown values by one line, in one call of its function
+# Reads of unknown values by one line in one turn of its loop's function, after which it waits for a change that never comes: in a `while` that
+# something else may end, in one that only this value ends, and in a `for`, which ends by itself.
+LOOP = int(os.environ.get("HEADROOM_DRY_LOOP", 20000))
+ENDLESS, ENDING = min(LOOP, 1500), 10 * LOOP
+# Of integers, which no turn changes, these suffice where they have taken so long.
+FEW_READS, LONG_S = min(LOOP, 200), float(os.environ.get("HEADROOM_DRY_LOOP_S", 5))
 # An unknown float, as a loss, a norm or a share may be: positive, below 1, and no number whose logarithm, or distance to a half or to 1, is 0.
 # The forecast of a program that ends early with it runs that program again with another.
 PLAIN = float(os.environ.get("HEADROOM_DRY_FLOAT", 0.75))
@@ -117,7 +123,9 @@ class Values:
         self.cpu = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
         self.plain = {torch.Tensor, torch.nn.Parameter, torch.nn.Buffer} if hasattr(torch.nn, "Buffer") else {torch.Tensor, torch.nn.Parameter}
         self.rules = Rules(torch)
-        self.reads, self.compared = {}, {}  # by line: reads in all; a call of its function, reads in that call since the last step
+        self.reads, self.compared = {}, {}  # by line: reads in all; a call of its loop's function, reads in that call since the last step
+        self.waiting = {}  # by line: of its loop, when it began, what the card was given and how often floats were compared by then
+        self.compares = 0
         self.as_bytes = {}  # by (dtype, number)
         self.later = {}
         self.said_routed = False
@@ -792,19 +800,37 @@ class Values:
         return held
 
     def count(self, t):
-        """A read of an unknown value, by the line that asked. One line that asks too often in one call waits for a change that never comes."""
+        """A read of an unknown value, by the line that asked. One line that asks too often in one loop waits for a change that never comes."""
         frame = own_frame(sys._getframe())
         number, key, seen = self.seen(frame, self.reads)
         if seen is None:
             return number
         if seen[0] & (seen[0] - 1) == 0:
             library.mark("value", f"{key[0]}:{key[1]} {str(t.dtype)[6:]}", seen[0])
-        if seen[2] == LOOP:
-            from . import steps
-            steps.end(f"{key[0]}:{key[1]} waits for a value of the card to change. A dry run does not know it; it was read {LOOP} times", 1)
+        if seen[2] == 1:
+            self.waiting[key] = time.monotonic(), self.compares, library.work() if library.work else None
+        elif seen[2] >= FEW_READS or seen[2] & (seen[2] - 1) == 0 and seen[2] >= 16:
+            self.look_at_loop(t, frame, key, seen[2])
         return number
 
+    def look_at_loop(self, t, frame, key, times):
+        where = loop_frame(frame)
+        kind = loops.kind_of(where.f_code.co_filename, where.f_lineno) if where else None
+        line = f"{where.f_code.co_filename}:{where.f_lineno}" if where else f"{key[0]}:{key[1]}"
+        if times & (times - 1) == 0:
+            library.mark("loop", line, times)
+        most = {loops.ENDLESS: ENDLESS, loops.FOR: ENDING}.get(kind, LOOP)
+        if times < most and kind in (loops.ENDLESS, loops.WHILE) and times >= FEW_READS and not t.dtype.is_floating_point and key in self.waiting:
+            began, compares, work = self.waiting[key]
+            same = work is not None and library.work() == work  # nothing that could change it
+            if compares == self.compares and (same or kind == loops.ENDLESS) and time.monotonic() > began + LONG_S:
+                most = times
+        if times >= most:
+            from . import steps
+            steps.end(f"{line} waits for a value of the card to change. A dry run does not know it; it was read {times} times", 1)
+
     def float_at(self, frame, lines):
+        self.compares += 1
         return self.seen(own_frame(frame), lines)[0]
 
     @staticmethod
@@ -815,8 +841,9 @@ class Values:
         key = frame.f_code.co_filename, frame.f_lineno
         counts = lines.setdefault(key, [0, 0, 0])
         counts[0] += 1
-        if counts[1] != id(frame):
-            counts[1:] = id(frame), 0
+        call = id(loop_frame(frame) or frame)
+        if counts[1] != call:
+            counts[1:] = call, 0
         counts[2] += 1
         late = counts[2] % (PATIENCE + 200) - PATIENCE
         return PLAIN if late < 0 else FALLEN if late < 100 else RISEN, key, counts
@@ -852,13 +879,28 @@ class Unknown(Exception):
     pass
 
 
+def loop_frame(frame):
+    """The frame, from this one outwards in the program's own files, that is in a loop now; None: none is."""
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if is_own(file) and loops.kind_of(file, frame.f_lineno):
+            return frame
+        frame = frame.f_back
+    return None
+
+
+@functools.lru_cache(maxsize=None)
+def is_own(file):
+    return not (file.startswith("<") or "headroom_dry" in file or "site-packages" in file or "dist-packages" in file or "/lib/python3" in file)
+
+
 def own_frame(frame, anywhere=False):
     """The innermost frame that is the program's own, not of an installed package; else, or `anywhere`, the innermost outside PyTorch."""
     outside = None
     while frame is not None:
         file = frame.f_code.co_filename
         if not file.startswith("<") and "headroom_dry" not in file:
-            if "site-packages" not in file and "dist-packages" not in file and "/lib/python3" not in file:
+            if is_own(file):
                 return outside if anywhere and outside is not None else frame
             if outside is None and "/torch/" not in file:
                 outside = frame
