@@ -168,7 +168,8 @@ class Running {
   }
   void operator()(const Head&, const Product& p) {
     const double flops = 2.0 * double(p.m) * double(p.n) * double(p.k) * double(p.batch);
-    give({Part::products, p.name, p.device, p.stream, {p.m, p.n, p.k, p.batch}, {seconds_of(p, rates_), 1, flops, 0}}, p.graph);
+    const double s = seconds_of(p, process_.name(p.name), rates_);
+    give({Part::products, p.name, p.device, p.stream, {p.m, p.n, p.k, p.batch}, {s, 1, flops, 0}}, p.graph);
   }
   void operator()(const Head&, const Attention& a) {
     const double flops = attention_flops(double(a.batch * a.heads), double(a.len_q), double(a.len_k), double(a.head_dim), a.backward != 0);
@@ -284,11 +285,17 @@ class Running {
     to.flops += from.flops;
     to.bytes += from.bytes;
   }
+  // cuDNN gives the places of a sequence to the card in a loop of its own.
+  double call_of_product(std::string_view name) const {
+    const HostRate& h = rates_.host;
+    if (name == "cuDNN recurrent layers, state") return h.launch_s;
+    return name.starts_with("cuDNN") ? h.convolution_s : h.product_s;
+  }
   // What the call takes that gives it to the card.
   double call_of(const Given& w) const {
     const HostRate& h = rates_.host;
     switch (w.part) {
-      case Part::products: return process_.name(w.name).starts_with("cuDNN") ? h.convolution_s : h.product_s;
+      case Part::products: return call_of_product(process_.name(w.name));
       case Part::attention: return h.attention_s;
       case Part::copies: return h.copy_s;
       default: return process_.name(w.name).starts_with("triton_") ? h.generated_s : h.launch_s;
@@ -387,6 +394,13 @@ double seconds_of(const Product& p, const Rates& r) {
   best *= (p.transposed & 2) != 0 ? rate.weights : p.transposed == 0 ? rate.data : 1;
   const double bytes = batch * (m * k * size_of(p.type_a) + k * n * size_of(p.type_b) + m * n * size_of(p.type_c));
   return rate.start_s + std::max(best, bytes / r.pointwise.bytes_per_s);
+}
+
+double seconds_of(const Product& p, std::string_view name, const Rates& r) {
+  const bool single_channels =
+      p.batch > 1 && p.n == 1 && name.starts_with("cuDNN convolution");  // no tile has work: as long as memory takes
+  if (!single_channels) return seconds_of(p, r);
+  return bytes_seconds(r.single_channels, double(p.m) * double(p.batch) * (size_of(p.type_a) + size_of(p.type_c)), r.units, r);
 }
 
 double seconds_of(const Attention& a, const Rates& r) {

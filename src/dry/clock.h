@@ -49,6 +49,7 @@ StepTimed step_time(const Process&, const Rates&);
 
 // What one piece of work takes on an idle card.
 double seconds_of(const Product&, const Rates&);
+double seconds_of(const Product&, std::string_view name, const Rates&);  // a convolution's too, which the record has as a product
 double seconds_of(const Attention&, const Rates&);
 
 // A launch whose name says what it does: attention by PyTorch's own kernels; else what it moves.

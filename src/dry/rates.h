@@ -48,6 +48,7 @@ struct Rates {
   AttentionRate cudnn, flash, efficient, efficient_single;  // PyTorch's memory-efficient kernels, in FP32 too
   KernelRate pointwise, strided, converting, reducing, norm, norm_backward, norm_weights, softmax, lists, joining, other;
   KernelRate generated, generated_sums;                    // by torch.compile
+  KernelRate single_channels;                              // of convolutions that have one channel in each group
   double strided_per_s = 0, strided_converting_per_s = 0;  // elements that are not neighbours in memory
   double long_row_bytes = 0, long_row_bytes_per_s = 0;     // of a softmax whose rows are longer than a block holds
   double cache_bytes = 0;                                  // that a kernel finds in the second-level cache

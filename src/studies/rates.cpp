@@ -55,7 +55,7 @@ std::optional<dry::Rates> of_card(const Device& device) {
   for (dry::AttentionRate* a : {&r.cudnn, &r.flash, &r.efficient}) scale(*a, half);
   scale(r.efficient_single, single);
   for (dry::KernelRate* k : {&r.pointwise, &r.strided, &r.converting, &r.reducing, &r.norm, &r.norm_backward, &r.norm_weights, &r.softmax,
-                             &r.lists, &r.joining, &r.other, &r.generated, &r.generated_sums})
+                             &r.lists, &r.joining, &r.other, &r.generated, &r.generated_sums, &r.single_channels})
     scale(*k, bytes, units);
   r.long_row_bytes_per_s *= bytes;
   r.strided_per_s *= units;

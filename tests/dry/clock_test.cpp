@@ -18,7 +18,7 @@ Rates round_rates() {
   Rates r;
   r.units = 100;
   for (KernelRate* k : {&r.pointwise, &r.strided, &r.converting, &r.reducing, &r.norm, &r.norm_backward, &r.norm_weights, &r.softmax,
-                        &r.lists, &r.joining, &r.other, &r.generated, &r.generated_sums})
+                        &r.lists, &r.joining, &r.other, &r.generated, &r.generated_sums, &r.single_channels})
     k->bytes_per_s = k->cached_bytes_per_s = 1e9;
   r.unit_bytes_per_s = r.strided_per_s = r.strided_converting_per_s = r.long_row_bytes_per_s = 1e9;
   r.link_bytes_per_s = r.host_bytes_per_s = 1e9;
@@ -266,6 +266,41 @@ TEST_F(Clockwork, AnOddSideMakesA16BitProductSlow) {
   const double even = seconds_of(p, r);
   p.m = 50'257;
   EXPECT_GT(seconds_of(p, r), 3 * even);
+}
+
+TEST_F(Clockwork, AConvolutionOfSingleChannelsTakesAsLongAsMemory) {
+  Product p{};
+  p.m = 49'152;
+  p.n = 1;
+  p.k = 9;
+  p.batch = 128;
+  p.type_a = p.type_b = p.type_c = 14;
+  const Rates r = rates_of_h200();
+  const double bytes = 2.0 * double(p.m) * double(p.batch) * 2;
+  const double s = seconds_of(p, "cuDNN convolution, forward", r);
+  EXPECT_NEAR(s, r.single_channels.start_s + bytes / r.single_channels.bytes_per_s, 1e-9);
+  EXPECT_LT(14e-6, s) << "an H200 took 14 us forward and 22 us for the gradient of the input";
+  EXPECT_LT(s, 22e-6);
+  EXPECT_EQ(seconds_of(p, "cublasGemmStridedBatchedEx", r), seconds_of(p, r)) << "a product of that shape is one";
+  p.n = 2;
+  EXPECT_EQ(seconds_of(p, "cuDNN convolution, forward", r), seconds_of(p, r));
+}
+
+TEST_F(Clockwork, PlacesOfASequenceCostTheHostALaunchEach) {
+  rates.host.launch_s = 10e-6;
+  rates.host.convolution_s = 500e-6;
+  const auto product = [&](const char* name) {
+    Product p{};
+    p.name = w.name(name);
+    p.m = p.n = p.k = p.batch = 1;
+    w.add(p);
+  };
+  const StepTimed t = timed([&] {
+    w.add(HostWork{1, 1, 1, 1, 0});
+    product("cuDNN recurrent layers, forward");
+    for (int place = 0; place < 20; ++place) product("cuDNN recurrent layers, state");
+  });
+  EXPECT_NEAR(t.step->host_s, 500e-6 + 20 * 10e-6, 1e-9);
 }
 
 TEST_F(Clockwork, AProductTakesLongerWithMoreOfAnything) {

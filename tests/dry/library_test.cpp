@@ -149,9 +149,18 @@ TEST_F(DryLibrary, RecurrentLayersHaveWeightsInOrderAndScratch) {
                                        0, 0, 1024 * 512, 4 * 1024 * 512 * 4, 1024 * 1024, (first + second - 1024 * 1024) * 4, 1024 * 1024,
                                        (all - 1024) * 4, 1024}));
   EXPECT_EQ(noted(dry::Said::by_rule), std::set<std::string>{"cuDNN LSTM"});
+  // Of each of two layers one product with all inputs, then at each of 256 places one with the state, and a kernel of the cell.
   const auto products = recorded<dry::Product>();
-  ASSERT_EQ(products.size(), 2u);
-  EXPECT_EQ(products[0].k, 512 + 1024);
+  constexpr std::size_t passes = 2, layers = 2, places = 256, gradients_of_weights = layers;
+  ASSERT_EQ(products.size(), passes * layers * (1 + places) + gradients_of_weights);
+  EXPECT_EQ(products[0].m, 256 * 16);
+  EXPECT_EQ(products[0].k, 512);
+  EXPECT_EQ(products[1].m, 16);
+  EXPECT_EQ(products[1].k, 1024);
+  const auto& first_backward = products[layers * (1 + places) + 1];
+  EXPECT_EQ(first_backward.k, 4 * 1024) << "the gates' gradients become the state's";
+  EXPECT_EQ(products.back().k, 256 * 16);
+  EXPECT_EQ(recorded<dry::Launch>().size(), layers * places * (1 + 2)) << "backward, sums come in pieces that are added";
 }
 
 TEST_F(DryLibrary, PinnedMemoryIsTheHosts) {

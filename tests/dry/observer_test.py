@@ -23,6 +23,7 @@ TORCH = """
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <thread>
 namespace at {
 enum class RecordScope : std::uint8_t { FUNCTION, BACKWARD_FUNCTION };
 struct StepCallbacks { long one[20]; ~StepCallbacks() { one[0] = 0; } };
@@ -37,6 +38,19 @@ extern "C" long run(int operations, int nodes) {
   for (int i = 0; i < operations; ++i) sum += at::getStepCallbacksUnlessEmpty(at::RecordScope::FUNCTION).has_value();
   for (int i = 0; i < nodes; ++i) sum += at::getStepCallbacksUnlessEmpty(at::RecordScope::BACKWARD_FUNCTION)->one[2];
   return sum;
+}
+// As autograd does: a thread of C++ gets a state of Python's, gives the lock back, runs a node, and calls what Python gave it.
+extern "C" int PyGILState_Ensure(); extern "C" void PyGILState_Release(int);
+extern "C" void* PyEval_SaveThread(); extern "C" void PyEval_RestoreThread(void*);
+extern "C" void backward(void (*hook)()) {
+  std::thread([hook] {
+    const int state = PyGILState_Ensure();
+    void* const thread = PyEval_SaveThread();
+    run(0, 1);
+    hook();
+    PyEval_RestoreThread(thread);
+    PyGILState_Release(state);
+  }).join();
 }
 """
 
@@ -200,12 +214,42 @@ class Observer(unittest.TestCase):
         self.assertEqual(functions, 1 + 50, "both and f; what the observer's file calls is not the program's")
         self.assertTrue(50 <= builtins < 60, builtins)
 
-    def test_operations_and_nodes_are_counted_and_profilers_get_their_answer(self):
+    def torch(self):
+        """A library that asks for profilers and takes memory of the host as PyTorch does."""
         folder = tempfile.mkdtemp(dir=self.scratch.name)
         source, torch = os.path.join(folder, "torch.cpp"), os.path.join(folder, "libtorch_cpu.so")
         with open(source, "w") as f:
             f.write(TORCH)
-        subprocess.run([os.environ.get("CXX", "c++"), "-std=c++17", "-O1", "-shared", "-fPIC", source, "-o", torch], check=True)
+        subprocess.run([os.environ.get("CXX", "c++"), "-std=c++17", "-O1", "-shared", "-fPIC", "-pthread", source, "-o", torch], check=True)
+        return torch
+
+    def test_threads_of_autograd_are_counted_as_the_others(self):
+        """What the program's hooks call counts there, and what the observer's kernels do does not."""
+        own = self.folder({"headroom_dry/own.py": "def kernel(torch, f):\n    torch.run(70, 0)\n    for _ in range(100):\n        f()\n"})
+        code = f"""
+            import ctypes, importlib.util
+            from headroom_dry import library
+            spec = importlib.util.spec_from_file_location("own", {os.path.join(own, "headroom_dry", "own.py")!r})
+            own = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(own)
+            torch = ctypes.CDLL({self.torch()!r})
+            def f():
+                return len("word")
+            def hook():
+                library.mark("begin")
+                for _ in range(40):
+                    f()
+                own.kernel(torch, f)
+                torch.run(3, 0)
+                library.mark("end")
+            library.count_calls()
+            torch.backward(ctypes.CFUNCTYPE(None)(hook))
+            """
+        operations, nodes, functions, _, _ = self.counted(code)[0][-1]
+        self.assertEqual((operations, nodes, functions), (3, 0, 40))
+
+    def test_operations_and_nodes_are_counted_and_profilers_get_their_answer(self):
+        torch = self.torch()
         code = f"""
             import ctypes
             from headroom_dry import library

@@ -283,7 +283,11 @@ void recurrent() {
   place(1, 7, true);   // its last bias ends the weights
   void* stream = nullptr;
   call("cudnnSetStream", dnn, stream);
-  call("cudnnRNNForward", dnn, layers, 1, static_cast<int*>(nullptr), data, static_cast<void*>(nullptr), data, static_cast<void*>(nullptr));
+  void* const nothing = nullptr;
+  int* const lengths = nullptr;
+  call("cudnnRNNForward", dnn, layers, 1, lengths, data, nothing, data, nothing);
+  call("cudnnRNNBackwardData_v8", dnn, layers, lengths, data, nothing, nothing, data);
+  call("cudnnRNNBackwardWeights_v8", dnn, layers, 0, lengths, data);
 }
 
 void host() {

@@ -17,7 +17,9 @@ using namespace headroom::dry;
 // Memory of the thread that is always there: a counter costs an instruction.
 #define QUICK thread_local __attribute__((tls_model("initial-exec")))
 QUICK HostWork counted{};
-QUICK int own = 0;  // how deep the thread is in the observer's own functions; 0: it runs the program
+QUICK int own = 0;               // how deep the thread is in the observer's own functions; 0: it runs the program
+QUICK bool listens = false;      // Python tells of this thread's calls, or it has none
+std::atomic<bool> began{false};  // Python was told to tell of calls
 
 enum Event { call = 0, returned = 3, builtin = 4 };  // Py_tracefunc's
 
@@ -28,6 +30,10 @@ struct Python {
   void* (*attribute)(void*, const char*) = nullptr;
   const char* (*text)(void*, std::ptrdiff_t*) = nullptr;
   void (*clear_error)() = nullptr;
+  void* (*state)() = nullptr;
+  int (*lock)() = nullptr;
+  void (*unlock)(int) = nullptr;
+  void (*profile)(int (*)(void*, void*, int, void*), void*) = nullptr;
   bool whole = false;
 
   Python() {
@@ -35,7 +41,12 @@ struct Python {
       return (f = reinterpret_cast<std::decay_t<decltype(f)>>(dlsym(RTLD_DEFAULT, name))) != nullptr;
     };
     whole = find(code, "PyFrame_GetCode") && find(release, "Py_DecRef") && find(attribute, "PyObject_GetAttrString") &&
-            find(text, "PyUnicode_AsUTF8AndSize") && find(clear_error, "PyErr_Clear");
+            find(text, "PyUnicode_AsUTF8AndSize") && find(clear_error, "PyErr_Clear") && find(state, "PyGILState_GetThisThreadState") &&
+            find(lock, "PyGILState_Ensure") && find(unlock, "PyGILState_Release") && find(profile, "PyEval_SetProfile");
+  }
+  static const Python& get() {
+    static const Python& py = *new Python;
+    return py;
   }
 };
 
@@ -66,6 +77,23 @@ F* next(const char* name, const char* library, const void* caller) {
 
 }  // namespace
 
+extern "C" int headroom_dry_called(void*, void* frame, int what, void*);
+
+namespace {
+
+// Threads of autograd begin after the observer has, and what Python runs in them (hooks, the forward pass of a checkpoint, the observer's own
+// kernels) would be counted wrongly. Such a thread holds no lock here, and PyTorch gave it a state of Python's.
+void listen() {
+  listens = true;
+  const Python& py = Python::get();
+  if (!py.whole || !py.state()) return;
+  const int before = py.lock();
+  py.profile(&headroom_dry_called, nullptr);
+  py.unlock(before);
+}
+
+}  // namespace
+
 namespace headroom::dry {
 
 void host_worked() {
@@ -80,7 +108,9 @@ extern "C" {
 
 // A Py_tracefunc, which the observer gives to PyEval_SetProfile. Python's lock is held.
 int headroom_dry_called(void*, void* frame, int what, void*) {
-  static const Python& py = *new Python;
+  const Python& py = Python::get();
+  listens = true;
+  began.store(true, std::memory_order_relaxed);
   static thread_local std::unordered_map<const void*, bool> codes;
   if (what == builtin) {
     counted.builtins += own == 0;
@@ -110,6 +140,7 @@ struct HeadroomDryListeners {
 HeadroomDryListeners headroom_dry_listeners(std::uint8_t) __asm__(LISTENERS_NAME);
 HeadroomDryListeners headroom_dry_listeners(std::uint8_t scope) {
   static auto* const real = next<decltype(headroom_dry_listeners)>(LISTENERS_NAME, "libtorch_cpu.so", __builtin_return_address(0));
+  if (scope == 1 && !listens && began.load(std::memory_order_relaxed)) listen();
   if (own == 0) {
     counted.operations += scope == 0;
     counted.nodes += scope == 1;

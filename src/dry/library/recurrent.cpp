@@ -82,10 +82,40 @@ Scratch scratch_of(const Layers& l, const Sequences& x, bool for_backward) {
 
 const char* name_of(const Layers& l) { return l.cell == lstm ? "cuDNN LSTM" : l.cell == gru ? "cuDNN GRU" : "cuDNN RNN"; }
 
-void passed(const char* name, StreamHandle stream, const Layers& l, const Sequences& x) {
-  for (int layer = 0; layer < l.layers; ++layer)
-    multiplied(name, stream,
-               {.m = std::int64_t(x.length) * x.batch, .n = l.gates() * l.hidden, .k = l.in(layer) + l.out(), .batch = l.ways()});
+// cudaDataType of a cudnnDataType_t. FP32 computes in tf32, as PyTorch has it unless it is told otherwise.
+ProductShape of_type(const Layers& l, ProductShape s) {
+  constexpr int real_single = 0, real_double = 1, real_half = 2, real_bf16 = 14, fast_tf32 = 77;
+  s.type_a = l.type == halves ? real_half : l.type == bfloat ? real_bf16 : l.type == doubles ? real_double : real_single;
+  s.type_b = s.type_c = s.type_a;
+  s.compute = fast_tf32;
+  return s;
+}
+
+enum class Pass { forward, backward };
+
+// A layer goes to the card as cuDNN's standard algorithm has it: one product with all inputs, then at every place of the sequence, one after
+// another, a product with the state (backward it is long, so its sum comes in pieces that are added) and a kernel of the cell. A persistent
+// kernel does all places at once.
+void passed(const char* name, Pass pass, StreamHandle stream, const Layers& l, const Sequences& x) {
+  static KernelName& cell = *new KernelName("cuDNN recurrent layers, cell");
+  static KernelName& pieces = *new KernelName("cuDNN recurrent layers, pieces of a sum");
+  const std::int64_t gates = l.gates() * l.hidden;
+  const bool at_once = l.algorithm == persistent || l.algorithm == small_hidden;
+  for (int layer = 0; layer < l.layers; ++layer) {
+    const std::int64_t in = l.in(layer) + (at_once ? l.out() : 0);
+    multiplied(name, stream, of_type(l, {.m = std::int64_t(x.length) * x.batch, .n = gates, .k = in, .batch = l.ways()}));
+    if (at_once) continue;
+    const bool back = pass == Pass::backward;
+    const ProductShape state = of_type(l, {.m = x.batch, .n = back ? l.out() : gates, .k = back ? gates : l.out()});
+    const std::uint64_t bytes = std::uint64_t(x.batch) * std::uint64_t(gates + 2 * l.hidden) * l.element();
+    constexpr unsigned threads = 256;
+    const auto blocks = unsigned((std::int64_t(x.batch) * l.hidden + threads - 1) / threads);
+    for (std::int64_t place = 0; place < x.length * l.ways(); ++place) {
+      multiplied("cuDNN recurrent layers, state", stream, state);
+      if (back) launched(pieces, {blocks, 1, 1}, {threads, 1, 1}, 0, stream, bytes);
+      launched(cell, {blocks, 1, 1}, {threads, 1, 1}, 0, stream, bytes);
+    }
+  }
 }
 
 }  // namespace
@@ -172,16 +202,20 @@ int cudnnGetRNNTempSpaceSizes(const void*, const Layers* l, int mode, const Sequ
 }
 
 int cudnnRNNForward(const void* handle, const Layers* l, int, const int*, const Sequences* x, const void*, const Sequences*, void*) {
-  passed("cuDNN recurrent layers, forward", stream_of_handle(handle), *l, *x);
+  passed("cuDNN recurrent layers, forward", Pass::forward, stream_of_handle(handle), *l, *x);
   return ok;
 }
 int cudnnRNNBackwardData_v8(const void* handle, const Layers* l, const int*, const Sequences*, const void*, const void*,
                             const Sequences* x) {
-  passed("cuDNN recurrent layers, backward of the data", stream_of_handle(handle), *l, *x);
+  passed("cuDNN recurrent layers, backward of the data", Pass::backward, stream_of_handle(handle), *l, *x);
   return ok;
 }
 int cudnnRNNBackwardWeights_v8(const void* handle, const Layers* l, int, const int*, const Sequences* x) {
-  passed("cuDNN recurrent layers, backward of the weights", stream_of_handle(handle), *l, *x);
+  const std::int64_t places = std::int64_t(x->length) * x->batch;
+  for (int layer = 0; layer < l->layers; ++layer) {
+    const ProductShape whole{.m = l->gates() * l->hidden, .n = l->in(layer) + l->out(), .k = places, .batch = l->ways()};
+    multiplied("cuDNN recurrent layers, backward of the weights", stream_of_handle(handle), of_type(*l, whole));
+  }
   return ok;
 }
 }
