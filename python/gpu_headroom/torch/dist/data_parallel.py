@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 import torch
@@ -15,10 +16,10 @@ class _Unit:
     def __init__(self, parameters: "List[torch.nn.Parameter]") -> None:
         self.parameters = parameters
         self.name = ""
+        self.missing = len(parameters)  # that backward has not come to
         self.work: Any = None  # while its gradients travel
         self.flat: Any = None
-        self.parts: "List[torch.Tensor]" = []  # of flat, as the parameters are shaped
-        self.sizes = [p.numel() for p in parameters]
+        self.parts: "Sequence[torch.Tensor]" = []  # of flat, as the parameters are shaped
 
 
 def units_of(parameters: Sequence[torch.nn.Parameter], bucket_bytes: Optional[int]) -> "List[_Unit]":
@@ -46,13 +47,12 @@ class Gradients:
         names = {id(p): name for name, p in named.items()}
         for unit in self.units:
             unit.name = "gradients to " + names[id(unit.parameters[-1])]
-        self._unit_of = {id(p): unit for unit in self.units for p in unit.parameters}
-        self._missing = {id(unit): len(unit.parameters) for unit in self.units}
         self._arrived: "set[int]" = set()
         self._next = 0
         self._active = False
-        for p in self.parameters:
-            p.register_post_accumulate_grad_hook(self._came)
+        for unit in self.units:
+            for p in unit.parameters:
+                p.register_post_accumulate_grad_hook(functools.partial(self._came, unit))
 
     def begin(self) -> None:
         """Called within backward: finish() runs at its end."""
@@ -60,14 +60,15 @@ class Gradients:
             self._active = True
             torch.autograd.Variable._execution_engine.queue_callback(self.finish)  # type: ignore[attr-defined]
 
-    def _came(self, p: torch.Tensor) -> None:
+    def _came(self, unit: _Unit, p: torch.Tensor) -> None:
         if not self.enabled:
             return
         self.begin()
-        if id(p) not in self._arrived:
-            self._arrived.add(id(p))
-            self._missing[id(self._unit_of[id(p)])] -= 1
-        while self._next < len(self.units) and self._missing[id(self.units[self._next])] == 0:
+        if id(p) in self._arrived:
+            return
+        self._arrived.add(id(p))
+        unit.missing -= 1
+        while self._next < len(self.units) and self.units[self._next].missing == 0:
             self._send(self.units[self._next])
 
     def _send(self, unit):
@@ -77,10 +78,11 @@ class Gradients:
             unit.flat = torch.zeros_like(p) if p.grad is None else p.grad
             unit.parts = [unit.flat]
         else:
-            unit.flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1) for p in unit.parameters])
-            unit.parts = [part.view(p.shape) for p, part in zip(unit.parameters, unit.flat.split(unit.sizes))]
-            for p, part in zip(unit.parameters, unit.parts):
-                if p.grad is not None and p.grad.stride() == part.stride():
+            gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in unit.parameters]
+            unit.flat = torch._C._nn.flatten_dense_tensors(gradients)  # as torch's own DDP: a call for all of them, not several for each
+            unit.parts = torch._C._nn.unflatten_dense_tensors(unit.flat, gradients)
+            for p, gradient, part in zip(unit.parameters, gradients, unit.parts):
+                if p.grad is gradient and gradient.is_contiguous():
                     p.grad = part  # from now on: its own memory is free
         unit.work = self.comm.all_reduce(unit.flat, "mean", later=True, what=unit.name)
 
@@ -104,7 +106,7 @@ class Gradients:
                     p.grad.copy_(part)
             unit.parts = []
             unit.work = unit.flat = None
-            self._missing[id(unit)] = len(unit.parameters)
+            unit.missing = len(unit.parameters)
         self._arrived.clear()
         self._next = 0
 
