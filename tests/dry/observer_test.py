@@ -157,8 +157,8 @@ class Observer(unittest.TestCase):
         self.assertEqual(lines[0], "mark note|torch.compile would choose kernels by their times on the card; PyTorch's own were kept|0")
         self.assertEqual(lines[1:], ["True 2", "True 1", "True 2", "True 3", "4 [4] 4 [4]"])
 
-    def counted(self, code, *more):
-        """What a dry run of the real library counted of the host before each mark of its thread: operations, nodes, functions, builtins, bytes."""
+    def entries(self, code, *more):
+        """The record of a dry run with the real library, as (kind, payload), and what the program printed."""
         if not LIBRARY:
             self.skipTest("this build has no libheadroom_dry.so")
         record = tempfile.mkdtemp(dir=self.scratch.name)
@@ -167,18 +167,26 @@ class Observer(unittest.TestCase):
         self.assertEqual(done.stderr, "")
         with open(os.path.join(record, os.listdir(record)[0]), "rb") as f:
             data = f.read()
-        at, counts, out, mark, work = struct.unpack_from("<I", data, 12)[0], [0] * 5, [], 17, 20  # Kind::mark, Kind::host_work
+        at, out = struct.unpack_from("<I", data, 12)[0], []
         while at + 16 <= len(data):
             kind, words = struct.unpack_from("<HH", data, at)
             if not kind:
                 break
+            out.append((kind, data[at + 16:at + words * 8]))
+            at += words * 8
+        return out, done.stdout.split()
+
+    def counted(self, code, *more):
+        """What a dry run counted of the host before each mark of its thread: operations, nodes, functions, builtins, bytes."""
+        entries, said = self.entries(code, *more)
+        counts, out, mark, work = [0] * 5, [], 17, 20  # Kind::mark, Kind::host_work
+        for kind, payload in entries:
             if kind == work:
-                counts = [a + b for a, b in zip(counts, struct.unpack_from("<4IQ", data, at + 16))]
+                counts = [a + b for a, b in zip(counts, struct.unpack_from("<4IQ", payload))]
             elif kind == mark:
                 out.append(tuple(counts))
                 counts = [0] * 5
-            at += words * 8
-        return out, done.stdout.split()
+        return out, said
 
     def test_what_python_calls_is_counted_without_the_observers_own(self):
         own = self.folder({"headroom_dry/own.py": "def beside(f):\n    for _ in range(1000):\n        f()\n"})
@@ -280,8 +288,30 @@ class Observer(unittest.TestCase):
         self.assertEqual(self.run_python(once), ["sent"])
 
     def test_this_interpreters_frames_are_understood(self):
-        code = "from headroom_dry import layout; l = layout.learn(); print(l.frame_code > 0, l.frame_back > 0, l.thread_frame >= 0 or l.thread_entry >= 0)"
-        self.assertEqual(self.run_python(code), ["True True True"])
+        code = """\
+            import ctypes
+            from headroom_dry import layout, library
+            library.python(ctypes.byref(layout.learn()))
+            report = ctypes.CDLL(None)._ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE
+            report.argtypes = ctypes.c_void_p, ctypes.c_int64, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_uint16
+            def inner():
+                report(1 << 21, 512, 512, 1 << 21, 1)
+            def outer():
+                yield inner()
+            list(map(lambda one: [*outer()], "a"))
+            """
+        names, stacks, block = {}, {}, None
+        for kind, payload in self.entries(code)[0]:
+            if kind == 1:
+                number, length = struct.unpack_from("<2I", payload)
+                names[number] = payload[8:8 + length].decode()
+            elif kind == 2:
+                number, count = struct.unpack_from("<2I", payload)
+                stacks[number] = [struct.unpack_from("<3I", payload, 8 + 16 * i) for i in range(count)]
+            elif kind == 3:
+                block = struct.unpack_from("<QqQQ4I", payload)
+        frames = [(names[file], names[function], line) for file, function, line in stacks[block[6]]]
+        self.assertEqual(frames, [("<string>", "inner", 7), ("<string>", "outer", 9), ("<string>", "<lambda>", 10), ("<string>", "<module>", 10)])
 
 
 if __name__ == "__main__":
