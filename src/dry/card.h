@@ -10,7 +10,7 @@ namespace headroom::dry {
 
 struct Card {
   std::string name = "NVIDIA H200";
-  std::uint64_t memory_bytes = 150122528768;  // cudaMemGetInfo's total
+  std::uint64_t memory_bytes = 150109880320;  // cudaMemGetInfo's total
   std::uint64_t context_bytes = 0;            // the part that each process's context takes
   std::uint64_t others_bytes = 0;             // the part that other programs hold
   std::uint64_t unlimited = 0;                // 1: it is never full, though it says how large it is

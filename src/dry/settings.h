@@ -8,7 +8,7 @@ namespace headroom::dry {
 // that look for them by path), nvidia-smi, and what processes tell each other. Without it nothing is recorded.
 constexpr const char* folder_variable = "HEADROOM_DRY_FOLDER";
 
-// The card: "name=NVIDIA H200;memory=150122528768;sm=90;units=132;…", the fields of card.h.
+// The card: "name=NVIDIA H200;memory=150109880320;sm=90;units=132;…", the fields of card.h.
 constexpr const char* card_variable = "HEADROOM_DRY_CARD";
 
 // How many of them the host has (1); CUDA_VISIBLE_DEVICES chooses among these.
