@@ -154,6 +154,16 @@ TEST_F(Forecast, AFractionThatTheProgramSetsIsNamedWithItsLine) {
   EXPECT_NE(both.substr(0, both.find('\n')).find(" too much"), std::string::npos) << both;
 }
 
+TEST_F(Forecast, PeaksOfProcessesThatShareACardAreThoseOfOne) {
+  const Json j = json("--device h100", "batch=1 shares", 0);
+  EXPECT_EQ(j["ranks"].size(), 2u);
+  EXPECT_EQ(j["peak_reserved_bytes"], 1024 * mib + 64 * mib + 256 * mib);
+  EXPECT_EQ(j["peak_allocated_bytes"], 512 * mib) << "of the same process; the other has 900 MiB at once";
+  EXPECT_EQ(j["fragmented_bytes"], j["peak_reserved_bytes"].get<std::int64_t>() - 512 * mib);
+  EXPECT_GE(j["beside_bytes"].get<std::int64_t>(), 900 * mib);
+  EXPECT_NE(run(line("--device h100", "batch=1 shares")).out.find("(the peaks are those of process "), std::string::npos);
+}
+
 TEST_F(Forecast, WhatADriversPoolKeepsHasNoUpperEnd) {
   const Json j = json("--device h100", "batch=8 pool", 0);
   EXPECT_EQ(j["peak_reserved_bytes"], 64 * mib + 8 * 256 * mib);
@@ -204,7 +214,11 @@ TEST_F(Forecast, WhatWasNotRunIsSaidWhereItEndedTheProgram) {
   const std::string out = run(line("--device h100", "batch=1 steps=9 ended")).out;
   EXPECT_EQ(out.find(rest), out.rfind(rest));
   EXPECT_NE(out.find(rest), std::string::npos) << out;
-  EXPECT_TRUE(json("--device h100", "batch=1 steps=9", 0)["uncertain"]["said"].empty()) << "it ran to its end";
+  EXPECT_TRUE(out.starts_with("Fits as far as 2 steps show on NVIDIA H100 SXM: it needs ")) << out;
+  EXPECT_EQ(j["to_its_end"], false);
+  const Json whole = json("--device h100", "batch=1 steps=9", 0);
+  EXPECT_TRUE(whole["uncertain"]["said"].empty()) << "it ran to its end";
+  EXPECT_EQ(whole["to_its_end"], true);
 }
 
 TEST_F(Forecast, WhatWasTriedIsNoLongerAdvised) {

@@ -57,6 +57,9 @@ Told forecast_one(const Forecast&, const std::vector<std::string>& program, cons
 // What is known from stories, whatever wrote them: fills the row, the ranks and the accounts. The device and the room are there already.
 void fill(Told&, const std::vector<ProcessStory>&);
 
+// The process that the forecast itself ended after enough steps; null: it ended none.
+const ProcessStory* ended_by_forecast(const Told&);
+
 // The smallest fraction of a card that the program lets PyTorch reserve.
 std::optional<Fraction> fraction_of(const Told&);
 

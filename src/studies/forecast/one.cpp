@@ -240,6 +240,11 @@ std::optional<DryRun> with_another_float(DryRunAsked& asked, const DryRun& run, 
 
 }  // namespace
 
+const ProcessStory* ended_by_forecast(const Told& t) {
+  const auto ended = std::ranges::find_if(t.processes, [](const ProcessStory& p) { return !p.end.empty() && !p.waits; });
+  return ended == t.processes.end() || t.row.steps.value_or(0) == 0 ? nullptr : &*ended;
+}
+
 std::optional<Fraction> fraction_of(const Told& t) {
   std::optional<Fraction> least;
   for (const ProgramAccount& a : t.accounts)
@@ -255,7 +260,7 @@ void fill(Told& t, const std::vector<ProcessStory>& stories) {
     if (!p.cards.empty() || !p.functions.empty() || !p.values.empty() || !p.static_runtimes.empty()) t.processes.push_back(p);
   for (const ProcessStory& p : t.processes) t.accounts.insert(t.accounts.end(), p.cards.begin(), p.cards.end());
   const auto order = [](const ProgramAccount& a) {  // the largest first; equal ones by rank and card
-    return std::tuple(~(a.peak_reserved_bytes + a.elsewhere_bytes + a.others_bytes), a.rank, a.card);
+    return std::tuple(~(a.peak_reserved_bytes + a.elsewhere_bytes + a.others_bytes), ~a.peak_reserved_bytes, a.rank, a.card);
   };
   std::ranges::stable_sort(t.accounts, std::less{}, order);
   const bool bounded = std::none_of(t.processes.begin(), t.processes.end(), [](const ProcessStory& p) {
@@ -281,6 +286,7 @@ void fill(Told& t, const std::vector<ProcessStory>& stories) {
     t.ranks.push_back(std::move(row));
   }
   const ForecastRankRow& most = t.ranks.front();
+  r.peak_allocated_bytes = most.peak_allocated_bytes;  // all of one process, of one card
   r.peak_reserved_bytes = most.peak_reserved_bytes;
   r.beside_bytes = most.beside_bytes;
   r.needed_bytes = most.needed_bytes;
@@ -295,12 +301,7 @@ void fill(Told& t, const std::vector<ProcessStory>& stories) {
   r.fragmented_bytes = most.fragmented_bytes;
   r.line = t.accounts.front().peak_line;
   r.saved_bytes = t.accounts.front().saved_bytes > 0 ? std::optional(t.accounts.front().saved_bytes) : std::nullopt;
-  r.peak_allocated_bytes = 0;
-  r.step_allocated_bytes.reset();
-  for (const ForecastRankRow& rank : t.ranks) {
-    r.peak_allocated_bytes = std::max(r.peak_allocated_bytes, rank.peak_allocated_bytes);
-    if (rank.step_allocated_bytes) r.step_allocated_bytes = std::max(r.step_allocated_bytes.value_or(0), *rank.step_allocated_bytes);
-  }
+  r.step_allocated_bytes = most.step_allocated_bytes;
   const auto in_all = [&](std::uint64_t ProcessStory::*bytes) {
     std::uint64_t sum = 0;
     for (const ProcessStory& p : stories) sum += p.*bytes;
@@ -492,6 +493,7 @@ Told forecast_one(const Forecast& a, const std::vector<std::string>& program, co
   if (!too_small && !ended_well(run) && !t.stopped) t.ended = how_it_ended(run);
   for (const ProcessStory& p : run.processes)
     if (p.waits) t.waits = p.end;
+  t.row.to_its_end = !ended_by_forecast(t) && ended_well(run) && !t.at_least;
   if (too_small) {
     t.row.status = Status::oom;
     t.row.why = fmt::format("runs out in {}{}", where(*t.ran_out), t.not_run.empty() ? "" : fmt::format("; {} was stopped", t.not_run));
@@ -546,8 +548,10 @@ std::string verdict(const Told& t) {
     case Status::ok:
       return fmt::format("Fits{} on {}: {} {} ({:.0f} %).",
                          !t.short_by.empty() ? t.row.steps ? " as far as one step shows" : " as far as it ran"
-                         : r.high_bytes      ? ""
-                                             : " as far as is known",
+                         : !r.high_bytes     ? " as far as is known"
+                         : ended_by_forecast(t)
+                             ? fmt::format(" as far as {} show", *r.steps == 1 ? "one step" : fmt::format("{} steps", *r.steps))
+                             : "",
                          r.device, who, of, 100.0 * double(r.high_bytes.value_or(r.needed_bytes)) / double(r.memory_bytes)) +
              (t.short_by.empty() ? "" : " " + early(t) + ".") +
              (t.went_on ? fmt::format(" It ran out of memory in {}, caught that, and went on.", where(*t.ran_out)) : "");

@@ -110,9 +110,9 @@ std::vector<OnlyAcceptedRow> functions_of(const Told& t) {
 
 // What was not run, where the forecast itself ended the program after enough steps; else empty.
 std::string rest_of(const Told& t) {
-  const auto ended = std::ranges::find_if(t.processes, [](const ProcessStory& p) { return !p.end.empty() && !p.waits; });
+  const ProcessStory* const ended = ended_by_forecast(t);
   const std::int64_t steps = t.row.steps.value_or(0);
-  if (ended == t.processes.end() || steps == 0) return "";
+  if (!ended) return "";
   return fmt::format(
       "The forecast ended the program after {}: {}. What comes later was not run (evaluation, larger batches, saving); "
       "--steps 1000 runs up to 1000 steps.",
@@ -229,7 +229,9 @@ void add_beside(const Told& t, Record& r) {
                         words(t.room.overhead_bytes - o.beside.context_bytes - o.beside.libraries_bytes));
   const ProgramAccount& most = t.accounts.front();
   if (most.elsewhere_bytes > 0) text += fmt::format(", taken by the program past PyTorch {}", words(most.elsewhere_bytes));
-  if (most.others_bytes > 0) text += fmt::format(", of its other processes on the same card {}", words(most.others_bytes));
+  if (most.others_bytes > 0)
+    text += fmt::format(", of its other processes on the same card {} (the peaks are those of process {}, which has most there)",
+                        words(most.others_bytes), most.pid);
   text += o.measured ? " (measured on this card)." : " (a reserve, not measured on this card).";
   r.add(Part{Note{text, false}});
 }
@@ -325,7 +327,7 @@ Record told_record(const Told& t, bool for_people) {
     r.add("step_allocated_bytes", maybe(row.step_allocated_bytes), Unit::bytes).add("saved_bytes", maybe(row.saved_bytes), Unit::bytes);
     r.add("fragmented_bytes", maybe(row.fragmented_bytes), Unit::bytes).add("host_bytes", maybe(row.host_bytes), Unit::bytes);
     r.add("pinned_bytes", maybe(row.pinned_bytes), Unit::bytes).add("managed_bytes", maybe(row.managed_bytes), Unit::bytes);
-    r.add("steps", maybe(row.steps)).add("rank_count", row.ranks);
+    r.add("steps", maybe(row.steps)).add("to_its_end", row.to_its_end).add("rank_count", row.ranks);
     r.add(Part{table_of("rows", "", std::vector{row})});
     add_tables(t, false, r);
     r.add(Part{uncertain_of(t, false)});

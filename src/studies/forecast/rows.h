@@ -24,6 +24,7 @@ struct ForecastRow {
   std::optional<std::uint64_t> pinned_bytes{},
       managed_bytes{};  // of the host, in all processes: pinned, unified; nothing where none is taken
   std::optional<std::int64_t> steps{};
+  bool to_its_end = true;  // the program ended by itself; else the forecast ended it, or it failed or was stopped
   std::int64_t ranks = 1, unknown_values = 0, accepted_functions = 0;
   Status status = Status::ok;
   std::string why, line, device, source = "dry";
@@ -55,6 +56,7 @@ void describe(Of<ForecastRow> auto& r, auto&& f) {
   f(r.pinned_bytes, {.name = "pinned_bytes", .role = noted, .unit = bytes, .show = Show::detail});
   f(r.managed_bytes, {.name = "managed_bytes", .role = noted, .unit = bytes, .show = Show::detail});
   f(r.steps, {.name = "steps", .role = noted, .show = Show::detail});
+  f(r.to_its_end, {.name = "to_its_end", .role = noted, .show = Show::detail});
   f(r.ranks, {.name = "ranks", .role = noted, .show = Show::detail});
   f(r.unknown_values, {.name = "unknown_values", .role = noted, .show = Show::detail});
   f(r.accepted_functions, {.name = "accepted_functions", .role = noted, .show = Show::detail});

@@ -1,7 +1,7 @@
 // A program that uses a card as PyTorch does, with only the public functions that PyTorch's allocator calls: segments by cudaMalloc, blocks
 // reported to the profiler's function. Without the library that stands in for CUDA it finds none of them and says so.
 // usage: like_torch [batch=N] [steps=N] [catch] [fails] [killed] [spins] [forks] [leaves] [idle] [without-cuda] [pins] [levers] [pool] [spare] [routed] [reads] [until-low] [ended]
-// [own-runtime] [fraction] [loops]
+// [own-runtime] [fraction] [loops] [shares]
 // [spins-with=VARIABLE:WORD:FILE]   where the variable has the word: makes the file, and never ends
 #include <dlfcn.h>
 #include <unistd.h>
@@ -144,6 +144,23 @@ int main(int argc, char** argv) {
   if (said("spare")) {  // a segment that nothing uses again
     if (!take(spare, 1024 * mib)) out_of_memory(1024 * mib);
     give(spare, 1024 * mib);
+  }
+  int child_is_there[2], parent_is_done[2];
+  if (said("shares")) {  // a second process on this card; this one reserves most, and that one has most at once
+    if (pipe(child_is_there) != 0 || pipe(parent_is_done) != 0) return 70;
+    if (fork() == 0) {
+      close(parent_is_done[1]);
+      char byte = take(spare, 900 * mib) ? 'a' : 'b';
+      if (write(child_is_there[1], &byte, 1) == 1) (void)!read(parent_is_done[0], &byte, 1);
+      _exit(0);
+    }
+    char byte = 0;
+    if (read(child_is_there[0], &byte, 1) != 1 || byte != 'a') return 70;
+    Segment one, other;
+    for (Segment* s : {&one, &other}) {
+      if (!take(*s, 512 * mib)) out_of_memory(512 * mib);
+      give(*s, 512 * mib);
+    }
   }
   if (!take(weights, 64 * mib)) out_of_memory(64 * mib);
   for (const auto& w : words)
