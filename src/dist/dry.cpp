@@ -43,8 +43,7 @@ class DryComm::DryLane final : public Lane {
 
 std::unique_ptr<Lane> DryComm::make_lane(int) { return std::make_unique<DryLane>(*this); }
 
-Exposed exposed_ms(const DryComm& comm, std::span<const double> step_ms) {
-  const auto& log = comm.log();
+Exposed exposed_ms(std::span<const Sent> log, std::span<const Joint> joints, std::span<const double> step_ms) {
   std::size_t call = 0, step = 0;
   double main = 0;  // the moment that the main queue has reached
   Exposed exposed;
@@ -69,7 +68,7 @@ Exposed exposed_ms(const DryComm& comm, std::span<const double> step_ms) {
       }
     }
   };
-  for (const Joint& j : comm.joints()) {
+  for (const Joint& j : joints) {
     run_calls(j.calls);
     advance(j.step);
     Reached& lane = lanes[j.lane];

@@ -75,7 +75,7 @@ class DryComm final : public Comm {
 struct Exposed {
   double link_ms = 0, other_ms = 0;  // of lanes that carry calls; of others
 };
-Exposed exposed_ms(const DryComm&, std::span<const double> step_ms);
+Exposed exposed_ms(std::span<const Sent>, std::span<const Joint>, std::span<const double> step_ms);
 
 std::string in_words(const Sent&);  // "gather of block 3 weights, 4096 bytes of bf16 from 0 to 8192"
 

@@ -346,10 +346,8 @@ double expected_ms(const OpCall& op, const Recipe& r, const OpTimes& t) {
          (ceiling_ms(op, r, t.ceilings, t.units) * factor + (backward ? t.efficiency.backward_op_ms : t.efficiency.forward_op_ms));
 }
 
-Expected expected_time(const Recipe& r, const Walk& walk, const LinkTime& link, const OpTimes& t) {
-  double ops = 0;
-  for (const OpCall& op : walk.steps) ops += expected_ms(op, r, t);
-  const double waits = link.exposed_ms + link.host_exposed_ms, beside = t.efficiency.link * link.ms, ms = ops + waits + beside;
+Expected expected_time(double ops_ms, const LinkTime& link, const OpTimes& t) {
+  const double waits = link.exposed_ms + link.host_exposed_ms, beside = t.efficiency.link * link.ms, ms = ops_ms + waits + beside;
   return {ms, ms / t.faster, ms * t.slower, t.by};
 }
 

@@ -36,7 +36,7 @@ double expected_ms(const OpCall&, const Recipe&, const OpTimes&);
 struct LinkTime {
   double ms = 0, exposed_ms = 0, host_ms = 0, host_exposed_ms = 0;
 };
-Expected expected_time(const Recipe&, const Walk&, const LinkTime&, const OpTimes&);
+Expected expected_time(double ops_ms, const LinkTime&, const OpTimes&);
 
 struct StepMeasured {  // on one rank
   Recipe recipe;

@@ -1,90 +1,129 @@
 #include "engine/forecast.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/divide.h"
 #include "base/interrupt.h"
 #include "dist/dry.h"
 #include "engine/params.h"
+#include "engine/trace.h"
 #include "engine/training.h"
 
 namespace headroom::engine {
 
 namespace {
 
-// peak: only what the peak needs to be known.
-enum class Dry : std::uint8_t { whole, peak };
-
-// Of many micro-batches the first, the second and the last are walked: those between are like the second.
-void run_dry(const Recipe& recipe, Context& ctx, Dry how, Forecast* into) {
-  stop_if_interrupted();  // a model of thousands of layers takes a second, and commands ask for dozens
-  Walk* walk = ctx.walk;
-  dist::DryComm comm(0, recipe.ranks.count, ctx.device.ceilings.link_bytes_per_s, [walk] { return walk ? walk->steps.size() : 0; });
-  Training t(recipe, ctx, &comm);
-  if (into) into->standing_bytes = ctx.arena.used();
-  struct Mark {
-    std::size_t steps = 0;
-    double link_ms = 0;
-  } begin, end;  // of the second micro-batch
-  const auto now = [&] { return Mark{walk ? walk->steps.size() : 0, comm.link_ms()}; };
-  const int micros = recipe.micro_batches;
-  if (recipe.purpose == Purpose::forward) {
-    t.forward();
-  } else if (recipe.purpose == Purpose::training && !recipe.knows_norm()) {
-    t.passes(recipe.hyper());
-  } else {
-    t.backward();
-    begin = now();
-    if (how == Dry::whole && micros > 2) t.backward(1);
-    end = now();
-    if (micros > 1) t.backward(micros - 1);
-    if (recipe.purpose == Purpose::training) t.update(recipe.hyper());
+void add_memory(const Trace& t, ForecastTotals& f) {
+  std::array<std::size_t, phase_count> by_phase{};
+  std::vector<const Trace::Moved*> live;
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < t.moved.size(); ++i) {
+    if (i == t.standing) f.standing_bytes = bytes;
+    const Trace::Moved& m = t.moved[i];
+    const Trace::Moved& tensor = m.ends ? *live.back() : m;
+    std::size_t& of_phase = by_phase[std::size_t(tensor.phase)];
+    if (m.ends) {
+      bytes -= tensor.taken, of_phase -= tensor.taken;
+      live.pop_back();  // an arena is a stack: the newest tensor ends first
+      continue;
+    }
+    bytes += m.taken, of_phase += m.taken;
+    live.push_back(&m);
+    if (bytes > f.peak_bytes) f.peak_bytes = bytes, f.peak_bytes_by_phase = by_phase;
   }
-  if (!into || !walk) return;
-  std::vector<double> step_ms;
-  for (const OpCall& s : walk->steps)
-    step_ms.push_back(s.cost.link_bytes > 0 ? 0 : s.times * roofline_ms(s, recipe.precision, ctx.device.ceilings));
-  const double link_ms = comm.link_ms(), like_it = std::max(0, micros - 3), middle_ms = end.link_ms - begin.link_ms;
-  into->link_ms = link_ms + like_it * middle_ms;
-  const dist::Exposed exposed = dist::exposed_ms(comm, step_ms);
-  const double of_link = link_ms > 0 ? into->link_ms / link_ms : 1;
-  into->exposed_ms = exposed.link_ms * of_link;
-  const OpTimesOrWhy times = op_times(recipe, ctx.device);
-  LinkTime waits{into->link_ms};
+  if (t.standing == t.moved.size()) f.standing_bytes = bytes;
+}
+
+// The second of many micro-batches stands for `like_it` more.
+double like_second(const Recipe& r) { return std::max(0, r.micro_batches - 3); }
+
+double link_ms_of(const Trace& t, const Recipe& r) {
+  double sum = 0, begin = 0, end = 0;
+  for (std::size_t i = 0; i <= t.calls.size(); ++i) {
+    if (i == t.second_calls.begin) begin = sum;
+    if (i == t.second_calls.end) end = sum;
+    if (i < t.calls.size()) sum += t.calls[i].link_ms;
+  }
+  return sum + like_second(r) * (end - begin);
+}
+
+// Calls body(index of an op's kind, how often it runs) in the order of the ops.
+template <class Body>
+void each_op(const Trace& t, const Recipe& r, Body&& body) {
+  for (std::size_t i = 0; i < t.ops.size(); ++i) body(t.ops[i], i >= t.second_ops.begin && i < t.second_ops.end ? 1 + like_second(r) : 1.0);
+}
+
+void add_times(const Trace& t, const Recipe& recipe, const Device& device, ForecastTotals& f) {
+  const auto in_order = [&](auto&& ms_of) {
+    std::vector<double> of_kind, ms;
+    for (const OpCall& s : t.kinds) of_kind.push_back(ms_of(s));
+    ms.reserve(t.ops.size());
+    for (const std::uint32_t op : t.ops) ms.push_back(of_kind[op]);
+    return ms;
+  };
+  const auto step_ms =
+      in_order([&](const OpCall& s) { return s.cost.link_bytes > 0 ? 0 : s.times * roofline_ms(s, recipe.precision, device.ceilings); });
+  double walked_link_ms = 0;
+  for (const dist::Sent& s : t.calls) walked_link_ms += s.link_ms;
+  f.link_ms = link_ms_of(t, recipe);
+  const dist::Exposed exposed = dist::exposed_ms(t.calls, t.joints, step_ms);
+  const double of_link = walked_link_ms > 0 ? f.link_ms / walked_link_ms : 1;
+  f.exposed_ms = exposed.link_ms * of_link;
+  const OpTimesOrWhy times = op_times(recipe, device);
+  LinkTime waits{f.link_ms};
   if (times.times) {  // longer than at their ceilings, ops hide more of what the links do
-    std::vector<double> expected;
-    for (const OpCall& s : walk->steps) expected.push_back(expected_ms(s, recipe, *times.times));
-    const dist::Exposed beside = dist::exposed_ms(comm, expected);
+    const auto expected = in_order([&](const OpCall& s) { return expected_ms(s, recipe, *times.times); });
+    const dist::Exposed beside = dist::exposed_ms(t.calls, t.joints, expected);
     waits.exposed_ms = beside.link_ms * of_link;
     waits.host_exposed_ms = beside.other_ms;
   }
-  if (const HostKeep* host = t.host_keep()) {
-    const double of_walked = double(micros) / double(std::min(micros, 3));
-    into->host_bytes = host->host_bytes();
-    into->host_moved_bytes = host->moved_bytes() * of_walked;
-    into->host_ms = host->moved_ms() * of_walked;
-    into->host_exposed_ms = exposed.other_ms * of_walked;
-    waits.host_ms = into->host_ms;
+  if (t.on_host) {
+    const int micros = recipe.micro_batches;
+    const double of_walked = double(micros) / double(std::min(micros, 3)), rate = device.ceilings.host_bytes_per_s;
+    f.host_bytes = t.host_bytes;
+    f.host_moved_bytes = t.host_moved_bytes * of_walked;
+    f.host_ms = (rate > 0 ? 1e3 * t.host_moved_bytes / rate : 0) * of_walked;
+    f.host_exposed_ms = exposed.other_ms * of_walked;
+    waits.host_ms = f.host_ms;
     waits.host_exposed_ms *= of_walked;
   }
-  for (const double ms : step_ms) into->ms += ms;
-  for (std::size_t i = begin.steps; i < end.steps; ++i) {
-    into->ms += like_it * step_ms[i];
-    walk->steps[i].times *= 1 + like_it;
+  for (const double ms : step_ms) f.ms += ms;
+  for (std::size_t i = t.second_ops.begin; i < t.second_ops.end; ++i) f.ms += like_second(recipe) * step_ms[i];
+  f.ms += f.exposed_ms + f.host_exposed_ms;
+  f.why_no_ms = times.why;
+  if (!times.times) return;
+  std::vector<std::array<double, 2>> ms_of_kind;  // once, and as often as the second micro-batch stands for
+  for (const OpCall& s : t.kinds) {
+    OpCall more = s;
+    more.times *= 1 + like_second(recipe);
+    ms_of_kind.push_back({expected_ms(s, recipe, *times.times), expected_ms(more, recipe, *times.times)});
   }
-  into->ms += into->exposed_ms + into->host_exposed_ms;
-  into->why_no_ms = times.why;
-  if (times.times) into->expected = expected_time(recipe, *walk, waits, *times.times);
+  double ops = 0;
+  each_op(t, recipe, [&](std::uint32_t kind, double often) { ops += ms_of_kind[kind][often > 1]; });
+  f.expected = expected_time(ops, waits, *times.times);
+}
+
+void add_totals(const Trace& t, const Recipe& recipe, const Device& device, ForecastTotals& f) {
+  add_memory(t, f);
+  add_times(t, recipe, device, f);
+  each_op(t, recipe, [&](std::uint32_t kind, double often) {
+    const OpCall& s = t.kinds[kind];
+    f.flops += s.times * often * s.cost.flops;
+    f.bytes += s.times * often * s.cost.bytes;
+    f.link_bytes += s.times * often * s.cost.link_bytes;
+  });
+  if (device.ceilings.copy_bytes_per_s <= 0 || device.ceilings.of(recipe.precision) <= 0 ||
+      (f.link_bytes > 0 && device.ceilings.link_bytes_per_s <= 0) ||
+      (f.host_moved_bytes > 0 && f.host_ms <= 0 && device.kind == DeviceKind::cuda))
+    f.ms = 0;
+  if (f.ms <= 0 && f.expected) {
+    f.expected.reset();
+    f.why_no_ms = "a ceiling that the step needs is not known";
+  }
 }
 
 }  // namespace
-
-std::size_t Forecast::bytes_at_peak(Phase phase) const {
-  std::size_t sum = 0;
-  for (const Entry& e : at_peak)
-    if (e.phase == phase) sum += e.taken;
-  return sum;
-}
 
 double roofline_ms(const OpCall& s, Precision of_model, const Ceilings& ceilings) {
   Precision p = s.precision;
@@ -116,37 +155,31 @@ double model_flops(const Recipe& r) {
 Forecast forecast(const Recipe& recipe, const Device& device, int workers) {
   Forecast f;
   Ledger ledger;
-  Arena arena(&ledger);
-  Context ctx{arena, device};
-  ctx.dry_workers = workers;
-  ctx.walk = &f.walk;
-  run_dry(recipe, ctx, Dry::whole, &f);
-  f.peak_bytes = arena.peak();
+  const Trace t = walked_trace(recipe, device, workers, &ledger, &f.walk);
+  add_totals(t, recipe, device, f);
+  for (std::size_t i = t.second_ops.begin; i < t.second_ops.end; ++i) f.walk.steps[i].times *= 1 + like_second(recipe);
   f.at_peak = ledger.at_peak();
   f.events = ledger.events();
   f.entries = ledger.entries();
-  for (const OpCall& s : f.walk.steps) {
-    f.flops += s.times * s.cost.flops;
-    f.bytes += s.times * s.cost.bytes;
-    f.link_bytes += s.times * s.cost.link_bytes;
-  }
-  if (device.ceilings.copy_bytes_per_s <= 0 || device.ceilings.of(recipe.precision) <= 0 ||
-      (f.link_bytes > 0 && device.ceilings.link_bytes_per_s <= 0) ||
-      (f.host_moved_bytes > 0 && f.host_ms <= 0 && device.kind == DeviceKind::cuda))
-    f.ms = 0;
   f.model_flops = model_flops(recipe);
-  if (f.ms <= 0 && f.expected) {
-    f.expected.reset();
-    f.why_no_ms = "a ceiling that the step needs is not known";
-  }
+  return f;
+}
+
+ForecastTotals forecast_totals(const Recipe& recipe, const Device& device, int workers) {
+  ForecastTotals f;
+  const auto repeated = repeated_trace(recipe, device, workers);
+  add_totals(repeated ? *repeated : walked_trace(recipe, device, workers, nullptr, nullptr), recipe, device, f);
   return f;
 }
 
 std::size_t forecast_peak(const Recipe& recipe, const Device& device, int workers) {
+  stop_if_interrupted();  // a model of thousands of layers takes a second, and searches ask for dozens
   Arena arena;
   Context ctx{arena, device};
   ctx.dry_workers = workers;
-  run_dry(recipe, ctx, Dry::peak, nullptr);
+  dist::DryComm comm(0, recipe.ranks.count, device.ceilings.link_bytes_per_s);
+  Training t(recipe, ctx, &comm);
+  walk_passes(t, nullptr);
   return arena.peak();
 }
 

@@ -1,6 +1,8 @@
 #include "engine/split_tokens.h"
 
 #include <algorithm>
+#include <array>
+#include <string>
 
 #include "ops/matmul/matmul.h"
 
@@ -17,6 +19,33 @@ Tensor as_matrix(const Tensor& heads) {  // [batch, rows, heads, dim] of one mat
   return t;
 }
 
+// What scratch depends on. A search makes the same split for thousands of steps, and asks for the scratch of every rank each time.
+struct Asked {
+  const attention::Variant* variant = nullptr;
+  Problem whole;
+  int ranks = 0, rank = 0, workers = 0;
+  DeviceKind kind{};
+  int sm = 0, units = 0;
+  std::string device;
+  friend bool operator==(const Asked&, const Asked&) = default;
+};
+
+template <class Scratch, class Make>
+Scratch remembered(Asked asked, Make&& make) {
+  struct Known {
+    Asked of;
+    Scratch scratch;
+  };
+  constexpr std::size_t most = 16;
+  thread_local std::array<Known, most> all;
+  thread_local std::size_t next = 0;
+  for (const Known& k : all)
+    if (k.of == asked) return k.scratch;
+  Known& known = all[next++ % most];
+  known = {std::move(asked), make()};
+  return known.scratch;
+}
+
 }  // namespace
 
 TokenSplit::TokenSplit(const attention::Variant& variant, const Problem& whole, dist::Comm& comm, const Context& ctx)
@@ -25,15 +54,23 @@ TokenSplit::TokenSplit(const attention::Variant& variant, const Problem& whole, 
       comm_(comm),
       stripes_{whole.batch, comm.ranks(), whole.len_q / (2 * comm.ranks())},
       kv_width_(whole.kv_heads * whole.head_dim) {
+  const Asked asked{&variant,        whole,         comm.ranks(),     comm.rank(),    ctx.workers(),
+                    ctx.device.kind, ctx.device.sm, ctx.device.units, ctx.device.name};
+  others_ = remembered<Others>(asked, [&] { return scratch_of_others(ctx); });
+}
+
+TokenSplit::Others TokenSplit::scratch_of_others(const Context& ctx) const {
+  Others others{};
   for (const attention::Pass pass : {attention::Pass::forward, attention::Pass::backward})
     for (const int which : {0, 1}) {
       const auto scratch = [&](int rank) {
         return attention::workspace_bytes(variant_, stripe_of(rank, which), ctx.device, pass, ctx.workers());
       };
       std::size_t most = 0;
-      for (int rank = 0; rank < comm.ranks(); ++rank) most = std::max(most, scratch(rank));
-      others_[std::size_t(pass)][std::size_t(which)] = most - scratch(comm.rank());
+      for (int rank = 0; rank < comm_.ranks(); ++rank) most = std::max(most, scratch(rank));
+      others[std::size_t(pass)][std::size_t(which)] = most - scratch(comm_.rank());
     }
+  return others;
 }
 
 Problem TokenSplit::stripe_of(int rank, int which) const {

@@ -29,6 +29,8 @@ class TokenSplit {
   void gather_losses(const Tensor& mine, const Tensor& in_order, Context&) const;  // FP32, of this rank's tokens; of all, in order
 
  private:
+  using Others = std::array<std::array<std::size_t, 2>, 2>;  // by pass and stripe: scratch that only another rank's stripe takes
+  Others scratch_of_others(const Context&) const;
   attention::Problem stripe_of(int rank, int which) const;
   attention::Problem stripe(int which) const { return stripe_of(comm_.rank(), which); }
   std::int64_t longest(int which) const { return (which == 0 ? 1 : 2) * stripes_.ranks * stripes_.rows; }  // keys that any rank's sees
@@ -43,8 +45,8 @@ class TokenSplit {
   attention::Problem whole_;
   dist::Comm& comm_;
   stripes::Stripes stripes_;
-  std::int64_t kv_width_;                             // width of the keys alone, and of the values alone
-  std::array<std::array<std::size_t, 2>, 2> others_;  // by pass and stripe: scratch that only another rank's stripe takes
+  std::int64_t kv_width_;  // width of the keys alone, and of the values alone
+  Others others_;
 };
 
 }  // namespace headroom::engine

@@ -207,9 +207,9 @@ TEST(DryComm, ALaneHidesWhatIsDoneBeforeItIsWaitedFor) {
   steps = 5;  // 2 ms more: at 8 ms
   lane->wait(1, nullptr);
   const std::vector<double> ms(5, 1.0);
-  EXPECT_DOUBLE_EQ(exposed_ms(comm, ms).link_ms, 1 + 2);
-  EXPECT_DOUBLE_EQ(exposed_ms(comm, std::vector<double>(5, 10.0)).link_ms, 1);
-  EXPECT_DOUBLE_EQ(exposed_ms(comm, std::vector<double>(5, 0.0)).link_ms, 8);
+  EXPECT_DOUBLE_EQ(exposed_ms(comm.log(), comm.joints(), ms).link_ms, 1 + 2);
+  EXPECT_DOUBLE_EQ(exposed_ms(comm.log(), comm.joints(), std::vector<double>(5, 10.0)).link_ms, 1);
+  EXPECT_DOUBLE_EQ(exposed_ms(comm.log(), comm.joints(), std::vector<double>(5, 0.0)).link_ms, 8);
   EXPECT_DOUBLE_EQ(comm.link_ms(), 8);
 }
 

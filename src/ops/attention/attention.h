@@ -69,6 +69,7 @@ struct Problem {  // what is asked, in words; nothing about how
     return {batch, kv_heads, ceil_div(len_k, keys_of_v_block), keys_of_v_block * value_dim()};
   }
   Shape lse_shape() const { return {batch, heads, len_q}; }
+  friend bool operator==(const Problem&, const Problem&) = default;
 
  private:
   Shape keys_shape(std::int64_t dim) const { return page ? Shape{pages, page, kv_heads, dim} : Shape{batch, len_k, kv_heads, dim}; }

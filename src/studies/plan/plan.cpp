@@ -27,7 +27,7 @@ using engine::Recipe;
 
 Setting setting_of(const Plan& p, const Recipe& recipe) {
   Setting s;
-  const engine::Forecast f = engine::forecast(recipe, p.device, p.workers);
+  const engine::ForecastTotals f = engine::forecast_totals(recipe, p.device, p.workers);
   s.peak_bytes = f.peak_bytes, s.standing_bytes = f.standing_bytes, s.saved_bytes = f.bytes_at_peak(Phase::saved);
   s.stand_in_bytes = engine::stand_in_bytes(recipe, p.device);
   s.parameter_bytes = f.bytes_at_peak(Phase::parameter), s.gradient_bytes = f.bytes_at_peak(Phase::gradient);
