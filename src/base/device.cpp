@@ -1,5 +1,6 @@
 #include "base/device_names.h"
 
+#include <algorithm>
 #include <cctype>
 
 #include "base/device_file.h"
@@ -87,6 +88,18 @@ std::string name_by_driver(const Device& d) {
   return d.name;
 }
 
+namespace {
+
+// As known_device reads names: 4900 is near rtx4090.
+std::string nearest_to(const std::string& wanted) {
+  std::vector<std::string> names;
+  for (const Device& d : known_devices()) names.push_back(plain(d.key));
+  const auto at = std::find(names.begin(), names.end(), closest(plain(wanted), names)) - names.begin();
+  return at == std::ptrdiff_t(names.size()) ? "" : fmt::format("; did you mean '{}'?", known_devices()[std::size_t(at)].key);
+}
+
+}  // namespace
+
 Device device_described(std::string_view name_or_file) {
   std::string wanted(name_or_file);
   if (wanted.find('/') == std::string::npos && !wanted.ends_with(".json"))
@@ -94,7 +107,8 @@ Device device_described(std::string_view name_or_file) {
   std::vector<std::string> keys;
   for (const Device& d : known_devices()) keys.push_back(d.key);
   const std::string why = why_no_file(wanted);
-  check(why.empty(), Code::bad_argument, "device: {}; name one of {}, or a JSON file{}", why, joined(keys), did_you_mean(wanted, keys));
+  if (!why.empty())
+    throw Error(Code::bad_argument, fmt::format("device: {}; name one of {}, or a JSON file{}", why, joined(keys), nearest_to(wanted)));
   const auto described = parse_json(read_file(wanted, "device", most_json_bytes), fmt::format("device: '{}'", wanted));
   try {
     return device_from_json(described);

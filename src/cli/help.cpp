@@ -39,8 +39,13 @@ constexpr std::array synonyms{Synonym{"--seq-len", "--len"},
                               Synonym{"--seqlen", "--len"},
                               Synonym{"--sequence-length", "--len"},
                               Synonym{"--max-seq-len", "--len"},
+                              Synonym{"--max-seq-length", "--len"},
+                              Synonym{"--max-length", "--len"},
+                              Synonym{"--max-model-len", "--len"},
                               Synonym{"--context", "--len"},
                               Synonym{"--batch-size", "--batch"},
+                              Synonym{"--model-name", "--model"},
+                              Synonym{"--model-name-or-path", "--model"},
                               Synonym{"--dtype", "--precision"},
                               Synonym{"--precision", "--dtype"},
                               Synonym{"--variant", "--attention"},
@@ -140,8 +145,12 @@ std::string as_this_command_says(const CLI::App& app, const std::string& word) {
   const auto equals = word.find('=');
   const std::string name = word.substr(0, equals);
   if (!name.starts_with("--") || knows(app, name)) return word;
+  std::string hyphened = name;  // --batch_size, as scripts in Python say
+  std::replace(hyphened.begin(), hyphened.end(), '_', '-');
+  const std::string rest = word.substr(name.size());
+  if (knows(app, hyphened)) return hyphened + rest;
   for (const Synonym& s : synonyms)
-    if (s.theirs == name && knows(app, std::string(s.ours))) return std::string(s.ours) + word.substr(name.size());
+    if (s.theirs == hyphened && knows(app, std::string(s.ours))) return std::string(s.ours) + rest;
   return word;
 }
 

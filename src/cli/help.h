@@ -25,7 +25,7 @@ struct HelpGroup {
 // Puts options under titles; options in no group stay under "Options". Names that the command lacks are ignored.
 void group(CLI::App&, std::initializer_list<HelpGroup>);
 
-// Translates other programs' option names: --seq-len means --len. Only if the command has no such option itself.
+// Translates other programs' option names: --seq-len and --seq_len mean --len. Only if the command has no such option itself.
 std::string as_this_command_says(const CLI::App&, const std::string& word);
 
 // Another program's name by which an option was given among these words; empty where none was.

@@ -150,15 +150,16 @@ Decoder model_described(std::string_view typed) {
     names.emplace_back(p.name);
     for (char& c : names.back()) c = char(std::tolower(static_cast<unsigned char>(c)));
   }
-  const auto ends_like = [&](const std::string& name) {  // as 70b does for llama-3.1-70b
+  const auto part_of = [&](const std::string& name) {  // as 70b is of llama-3.1-70b, and mistral-7b of mistral-7b-v0.1
+    if (lower.size() > 1 && name.starts_with(lower) && !std::isalnum(static_cast<unsigned char>(name[lower.size()]))) return true;
     const auto at = name.rfind(lower);
     return lower.size() > 1 && at != std::string::npos && at > 0 && !std::isalnum(static_cast<unsigned char>(name[at - 1])) &&
            name[at - 1] != '.';
   };
-  std::vector<std::string> of_this_size;
-  std::copy_if(names.begin(), names.end(), std::back_inserter(of_this_size), ends_like);
-  check(of_this_size.empty(), Code::bad_argument,
-        "model: '{}' says no model by itself; name one, as {}, a JSON file, or a folder with a config.json", typed, joined(of_this_size));
+  std::vector<std::string> of_this_name;
+  std::copy_if(names.begin(), names.end(), std::back_inserter(of_this_name), part_of);
+  check(of_this_name.empty(), Code::bad_argument,
+        "model: '{}' says no model by itself; name one, as {}, a JSON file, or a folder with a config.json", typed, joined(of_this_name));
   throw Error(Code::bad_argument,
               fmt::format("model: {}; name one of {}, a published model as llama-3.1-8b, a JSON file, or a folder with a config.json{}",
                           why, presets_named, did_you_mean(lower, names)));

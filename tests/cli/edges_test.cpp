@@ -180,10 +180,14 @@ TEST_F(Edges, OtherProgramsWordsFindTheirWay) {
              theirs =
                  row("memory model --model small --batch-size 2 --seq-len=64 --dtype bfloat16 --variant flash --device H100 --num-gpus 2");
   EXPECT_EQ(ours, theirs);
+  EXPECT_EQ(ours,
+            row("memory model --model_name small --batch_size=2 --max_seq_length 64 --dtype bf16 --variant flash --device h100 --gpus 2"));
   const std::string attention = "attention --device cpu --batch 1 --dim 16 --len 16 --steps 1 --warmup 0";
   EXPECT_EQ(row(attention + " --dtype bf16 --variant plain")["dtype"], "bf16");
   EXPECT_EQ(row(attention + " --precision bf16 --attention plain")["variant"], "plain");
   refused("memory model --sequences 3", 2, "there is no option --sequences");
+  refused("plan --device 4900", 2, "did you mean 'rtx4090'?");
+  refused("plan --device GB200", 2, "did you mean 'b200'?");
 }
 
 // Everything that outlives the terminal says what made it.
