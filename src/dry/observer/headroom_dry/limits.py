@@ -5,6 +5,7 @@ import re
 import sys
 
 from . import library
+from .frames import own_frame
 
 SETTING = re.compile(r"(?:^|,)\s*per_process_memory_fraction\s*:\s*([0-9.eE+-]+)\s*")
 VARIABLES = "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"
@@ -17,8 +18,7 @@ def _say(where, card, fraction):
 
 
 def _line():
-    from . import values
-    frame = values.own_frame(sys._getframe())
+    frame = own_frame(sys._getframe())
     return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else "the program"
 
 

@@ -1,0 +1,152 @@
+"""An operation of the card, once more on the CPU with what is known of its inputs."""
+import functools
+import os
+import sys
+import threading
+
+from .operations import DRAWN, MOST, NUMBERS
+from .rules import Rules
+
+inside = threading.local()  # now: this observer computes; told: the line that reads was said; waiting: a call with a number for a tensor
+
+
+class Unknown(Exception):
+    pass
+
+
+class Again:
+    def __init__(self, torch):
+        self.cpu = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
+        self.rules = Rules(torch)
+        self.one, self.door = torch.ones([], device="cpu"), torch.ops.aten.add.Tensor
+        self.talk = os.environ.get("HEADROOM_DRY_VALUES_TALK")
+
+    def again(self, op, bare, args, kwargs, skip=(), writes=(), guess=None):
+        """(what the operation gives on the CPU, state; state 0: nothing is known; pairs of what it writes).
+        `skip`: arguments that are only written, `writes`: those that are written at all, `guess`: for single floats that are unknown."""
+        call = self.Call(guess=guess)
+        cpu_args = [self.on_cpu(x, call, i in skip, i in writes) for i, x in enumerate(args)]
+        cpu_kwargs = {k: self.on_cpu(x, call, k in skip, k in writes) for k, x in kwargs.items() if k != "pin_memory"}
+        if bare in DRAWN:
+            cpu_kwargs["generator"] = self.rules.random
+            if call.state:
+                call.state = 2
+        if not call.state:
+            return None, 0, call.written
+        run = op._handle.redispatch_boxed
+        if bare == "histc" and not cpu_args[0].dtype.is_floating_point:  # the CPU has it for floating numbers only
+            counts = run(self.cpu, cpu_args[0].double(), *cpu_args[1:], **cpu_kwargs)
+            return counts.to(args[0].dtype), call.state, call.written
+        if any(type(x) in NUMBERS for x in cpu_args):
+            run = self.with_number(run)
+        return run(self.cpu, *cpu_args, **cpu_kwargs), call.state, call.written
+
+    class Call:  # (no closure that names itself may hold a tensor: it would live until the next collection)
+        def __init__(self, later=False, guess=None):
+            self.state, self.written, self.later, self.guess = 1, [], later, guess
+
+    def on_cpu(self, x, call, only_written=False, is_written=False):
+        torch = self.torch
+        if isinstance(x, torch.Tensor):
+            if not x.is_cuda:
+                if type(x) not in self.plain or x.device.type != "cpu":
+                    raise Unknown
+                return x
+            if not self.on_card(x) or x.numel() > MOST:
+                raise Unknown
+            lazy = self.later.get(x.data_ptr()) if call.later else None
+            if lazy is not None and lazy.view[0] == x.shape and lazy.view[1] == x.stride() and lazy.view[2] is x.dtype and self.alive(lazy):
+                call.state = max(lazy.state, call.state) if call.state else 0
+                return lazy
+            if only_written:
+                made = torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="cpu")
+            else:
+                made, state = self.twin(x)
+                if not state and call.guess is not None and x.numel() == 1 and x.dtype.is_floating_point:
+                    made.fill_(call.guess)
+                    state = 2
+                call.state = 0 if not state or not call.state else max(state, call.state)
+            if is_written:
+                call.written.append((x, made))
+            return made
+        if isinstance(x, (list, tuple)):
+            return [self.on_cpu(y, call) for y in x]
+        if isinstance(x, torch.device):
+            return torch.device("cpu")
+        if isinstance(x, torch.Generator):
+            return self.rules.random
+        return x
+
+    def ruled(self, bare, args, kwargs, shapes):
+        """Results by a rule, where inputs are unknown; None: no rule."""
+        torch, x = self.torch, args[0] if args else None
+        if not isinstance(x, torch.Tensor):
+            return None
+        floating = x.dtype.is_floating_point
+        if bare == "isnan" or bare in ("isposinf", "isneginf"):
+            return [torch.zeros(shapes[0], dtype=torch.bool, device="cpu")]
+        if bare == "ne" and floating and len(args) > 1 and isinstance(args[1], (int, float)) and args[1] == float("inf"):
+            return [torch.ones(shapes[0], dtype=torch.bool, device="cpu")]  # isinf and isfinite ask so
+        if bare == "topk":
+            dim = args[2] if len(args) > 2 else kwargs.get("dim", -1)
+            return [None, self.rules.chosen(shapes[1], dim, x.shape[dim] if x.dim() else 1)]
+        if bare == "sort" and len(shapes) == 2:
+            dim = kwargs.get("dim", args[1] if len(args) > 1 and not isinstance(args[1], bool) else -1)
+            n = shapes[1][dim] if shapes[1] else 1
+            if not shapes[1]:
+                return [None, torch.zeros([], dtype=torch.int64, device="cpu")]
+            along = [1] * len(shapes[1])
+            along[dim] = n
+            return [None, torch.arange(n, device="cpu").reshape(along).expand(shapes[1])]
+        if bare in ("argmax", "argmin", "multinomial"):
+            dim = -1 if bare == "multinomial" else args[1] if len(args) > 1 else kwargs.get("dim")
+            among = x.numel() if dim is None else x.shape[dim] if x.dim() else 1
+            return [self.rules.middle(shapes[0], among)]
+        if bare in ("max", "min") and len(shapes) == 2:
+            dim = args[1] if len(args) > 1 else kwargs.get("dim", -1)
+            return [None, self.rules.middle(shapes[1], x.shape[dim] if x.dim() else 1)]
+        return None
+
+    def with_number(self, call):
+        """`call`, where a number stands for a tensor. PyTorch unwraps numbers for Python and takes them back only inside a call of an operation
+        such as `add` from Python; so the call is made in there."""
+        def through_the_door(*args, **kwargs):
+            done = []
+
+            def waiting():
+                try:
+                    done.append(call(*args, **kwargs))
+                except BaseException as e:
+                    done.append(None)
+                    done.append(e)
+            inside.waiting = waiting
+            with self.torch._C.DisableTorchFunction():
+                self.door(self.one, self.one)
+            if len(done) > 1:
+                raise done[1]
+            return done[0]
+        return through_the_door
+
+    def shell(self, compute):
+        """`compute` runs with PyTorch's own switches off and never raises; nested operations are not looked at."""
+        torch = self.torch
+
+        @functools.wraps(compute)
+        def run(*arguments):
+            before = getattr(inside, "now", False)
+            inside.now = True
+            try:
+                with torch._C.DisableTorchFunction():
+                    return compute(*arguments)
+            except Unknown:
+                return None
+            except Exception as e:
+                if self.talk:
+                    print(f"values: {arguments[0]}: {type(e).__name__}: {str(e)[:200]}", file=sys.stderr)
+                return None
+            finally:
+                inside.now = before
+        return run
+
+    def overload(self, base, overload):
+        return getattr(getattr(self.torch.ops.aten, base), overload)

@@ -1,0 +1,33 @@
+"""Whose line it is: the frames of the program's own files, among those of PyTorch, of installed packages and of this observer."""
+import functools
+
+from . import loops
+
+
+def loop_frame(frame):
+    """The frame, from this one outwards in the program's own files, that is in a loop now; None: none is."""
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if is_own(file) and loops.kind_of(file, frame.f_lineno):
+            return frame
+        frame = frame.f_back
+    return None
+
+
+@functools.lru_cache(maxsize=None)
+def is_own(file):
+    return not (file.startswith("<") or "headroom_dry" in file or "site-packages" in file or "dist-packages" in file or "/lib/python3" in file)
+
+
+def own_frame(frame, anywhere=False):
+    """The innermost frame that is the program's own, not of an installed package; else, or `anywhere`, the innermost outside PyTorch."""
+    outside = None
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith("<") and "headroom_dry" not in file:
+            if is_own(file):
+                return outside if anywhere and outside is not None else frame
+            if outside is None and "/torch/" not in file:
+                outside = frame
+        frame = frame.f_back
+    return outside

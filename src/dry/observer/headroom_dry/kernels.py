@@ -1,0 +1,316 @@
+"""The kernels at BackendSelect, by kind of operation: what computes, copies, reads a count of its own, searches, forgets, or reads a number."""
+import sys
+
+from . import library
+from .again import inside
+from .operations import COMPARISONS, COPIED, ELEMENTWISE, FEW, LATER, MOST, NOW, NUMBERS
+
+
+class Kernels:
+    def __init__(self, torch):
+        self.after = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
+
+    def computing(self, base, overload, bare):
+        torch, after, on_card = self.torch, self.after, self.on_card
+        tensor, op, call, skip, writes, names = torch.Tensor, None, None, (), None, ()
+        second = ()  # second: where a number may stand for a tensor
+        is_door = base == "add" and overload == "Tensor"
+        fills = bare in ("fill", "zero")
+        overwritten = bare in ("fill", "zero", "random", "uniform", "copy", "_cummax_helper", "_cummin_helper") or (bare == "bernoulli" and overload == "float")
+
+        def begin():
+            nonlocal op, call, skip, writes, names, second
+            op = self.overload(base, overload)
+            arguments = op._schema.arguments
+            second = [i for i, a in enumerate(arguments) if str(a.type) == "Tensor"]
+            second = second[1:2] + second[:1] + second[2:] if bare in ELEMENTWISE and len(second) > 1 else []
+            writes = [i for i, a in enumerate(arguments) if a.alias_info is not None and a.alias_info.is_write]
+            names = [arguments[i].name for i in writes]
+            outs = {i for i in writes if arguments[i].is_out} if hasattr(arguments[0], "is_out") else {i for i in writes if arguments[i].kwarg_only}
+            skip = set(writes) if overwritten else outs
+            skip |= {arguments[i].name for i in skip}
+            call = op._handle.redispatch_boxed
+
+        @self.shell
+        def keep_results(name, args, kwargs, out):
+            results = [t for t in (out if isinstance(out, (tuple, list)) else [out]) if isinstance(t, tensor)]
+            if not results or not any(on_card(t) and self.wanted(t) for t in results):
+                return
+            if len(results) == 1 and results[0].numel() > LATER and bare not in NOW and self.defer(op, bare, args, kwargs, results[0]):
+                return
+            made, state, _ = self.again(op, bare, args, kwargs)
+            if state:
+                made = [t for t in (made if isinstance(made, (tuple, list)) else [made]) if isinstance(t, tensor)]
+            else:
+                made = self.ruled(bare, args, kwargs, [t.shape for t in results])
+                state = 2
+                if made is None and bare in COMPARISONS and results[0].numel() == 1:
+                    made, state, _ = self.again(op, bare, args, kwargs, guess=self.float_at(sys._getframe(), self.compared))
+                    made = state and [made]
+                if not made:
+                    return
+            for t, value in zip(results, made):
+                if value is not None and on_card(t) and self.wanted(t) and value.shape == t.shape:
+                    self.keep(t, value, state)
+
+        @self.shell
+        def fill(name, t, value, state=1):
+            self.settle(t)
+            self.drop(t)
+            if self.span(t) == t.numel() <= MOST:
+                self.defer_fill(t, value, state)
+            elif t.numel() <= MOST:
+                self.keep(t, torch.full(t.shape, value, dtype=t.dtype, device="cpu"), 1)
+
+        @self.shell
+        def prepare(name, args, kwargs):
+            targets = self.targets(args, kwargs, writes, names)
+            for t in targets:
+                if on_card(t):
+                    self.settle(t)
+            if not any(on_card(t) and self.wanted(t) for t in targets):
+                return None
+            made, state, written = self.again(op, bare, args, kwargs, skip, (*writes, *names))
+            if state:
+                return [(t, v, state) for t, v in written]
+            ruled = self.ruled(bare, args, kwargs, [t.shape for t in targets])
+            return ruled and [(t, v, 2) for t, v in zip(targets, ruled) if v is not None]
+
+        @self.shell
+        def finish(name, targets, made):
+            for t in targets:
+                if on_card(t):
+                    self.settle(t)
+                    self.drop(t)
+            for t, value, state in made or ():
+                if on_card(t) and self.wanted(t) and value.shape == t.shape:
+                    self.keep(t, value, state)
+
+        def kernel(keyset, *args, **kwargs):
+            if op is None:
+                begin()
+            waiting = getattr(inside, "waiting", None) if is_door else None
+            if waiting is not None:
+                inside.waiting = None
+                waiting()
+            down = call
+            for i in second:
+                if i < len(args) and type(args[i]) in NUMBERS:
+                    down = self.with_number(call)
+                    break
+            if not writes:
+                try:
+                    out = down(keyset & after, *args, **kwargs)
+                except BaseException:
+                    args = kwargs = None  # the traceback must not keep tensors that the program would have let go
+                    raise
+                if type(out) is tensor:
+                    if not out.is_cuda or (out.numel() > FEW and out.dtype.is_floating_point):
+                        return out
+                if not getattr(inside, "now", False):
+                    keep_results(base, args, kwargs, out)
+                return out
+            first = kwargs[names[0]] if names[0] in kwargs else args[writes[0]]
+            if not first.is_cuda or (first.dtype.is_floating_point and first.numel() > COPIED) or getattr(inside, "now", False):
+                return down(keyset & after, *args, **kwargs)
+            mask = fills and self.mask_of_ones(bare, first)
+            if mask or (fills and first.numel() > LATER and not first.dtype.is_floating_point and on_card(first)):
+                value = 0 if bare == "zero" else args[1] if len(args) > 1 else kwargs.get("value")
+                if type(value) in NUMBERS:
+                    out = down(keyset & after, *args, **kwargs)
+                    fill(base, first, value, 2 if mask else 1)  # a guess, since not all that writes floats is seen
+                    return out
+            made = prepare(base, args, kwargs) if first.numel() <= FEW or not first.dtype.is_floating_point else None
+            out = down(keyset & after, *args, **kwargs)
+            finish(base, self.targets(args, kwargs, writes, names), made)
+            return out
+        return kernel
+
+    def targets(self, args, kwargs, writes, names):
+        return [kwargs[n] if n in kwargs else args[i] for i, n in zip(writes, names) if n in kwargs or i < len(args)]
+
+    def copying(self, base, overload, bare):
+        """copy_: plain copies are the library's; what converts, or has gaps, is done here. Reads of the card by a copy are counted by line."""
+        after, op = self.after, None
+
+        @self.shell
+        def convert(name, to, source):
+            if not self.wanted(to) or not self.on_card(to):
+                return None
+            if type(source) in NUMBERS:
+                return self.torch.tensor(source, device="cpu"), 1
+            if source.is_cuda and source.numel() <= MOST and self.on_card(source):
+                return self.twin(source)
+            return None
+
+        @self.shell
+        def finish(name, to, made):
+            self.drop(to)
+            if made and made[1]:
+                self.keep(to, made[0].expand(to.shape), made[1])
+
+        def kernel(keyset, *args, **kwargs):
+            nonlocal op
+            if op is None:
+                op = self.overload(base, overload)
+            to, source = args[0], args[1]
+            if type(source) in NUMBERS:
+                made = convert(base, to, source) if to.is_cuda else None
+                out = self.with_number(op._handle.redispatch_boxed)(keyset & after, *args, **kwargs)
+                if made:
+                    finish(base, to, made)
+                return out
+            if getattr(inside, "now", False) or not (to.is_cuda or source.is_cuda):
+                return op._handle.redispatch_boxed(keyset & after, *args, **kwargs)
+            if self.later:
+                for t in (to, source):
+                    if self.on_card(t):
+                        self.settle(t)
+            if not to.is_cuda:
+                with self.unknown_as(self.read(source)):
+                    return op._handle.redispatch_boxed(keyset & after, *args, **kwargs)
+            if not source.is_cuda or (to.dtype.is_floating_point and to.numel() > COPIED):
+                return op._handle.redispatch_boxed(keyset & after, *args, **kwargs)
+            if to.dtype == source.dtype and to.is_contiguous() and source.is_contiguous() and to.shape == source.shape:
+                return op._handle.redispatch_boxed(keyset & after, *args, **kwargs)
+            made = convert(base, to, source)
+            out = op._handle.redispatch_boxed(keyset & after, *args, **kwargs)
+            if self.on_card(to):
+                finish(base, to, made)
+            return out
+        return kernel
+
+    def reading(self, base, overload, bare):
+        """Operations that read a count inside themselves: the count is computed first and given to that read."""
+        torch, after, op = self.torch, self.after, None
+
+        @self.shell
+        def prepare(name, args, kwargs):
+            x = args[0]
+            if not self.on_card(x) or x.numel() > MOST:
+                return None
+            args = (x,) + tuple(args[1:])
+            made, state, _ = self.again(op, bare, args, {k: v for k, v in kwargs.items() if k != "out"})
+            if bare == "equal":  # reads one bool; of unknown ones the library says that they are equal
+                if state:
+                    library.answer(bytes([made]), 1, int(state == 1))
+                return state and ((), state)
+            if not state:
+                value = self.twin(x)[0] if x.dtype is not torch.bool else None
+                if bare == "nonzero":
+                    made = self.rules.mask(x.shape).nonzero()
+                else:  # as if every value were another one
+                    value = torch.arange(x.numel(), device="cpu").reshape(x.shape).to(x.dtype)
+                    made = op(value, *args[1:], **kwargs)
+                state = 2
+            made = list(made) if isinstance(made, (tuple, list)) else [made]
+            count = made[0].shape[args[1] if bare == "unique_dim" else 0]
+            if bare == "_unique2" and x.dtype is torch.bool:  # asks how many are true
+                count = int(made[2].sum() if state == 2 else self.twin(x)[0].sum())
+            for kind in torch.int32, torch.int64:
+                one = torch.tensor([count], dtype=kind, device="cpu")
+                library.answer(one.data_ptr(), one.numel() * one.element_size(), int(state == 1))
+            return made, state
+
+        @self.shell
+        def finish(name, out, prepared):
+            library.unanswer()
+            if prepared:
+                made, state = prepared
+                for t, value in zip(out if isinstance(out, (tuple, list)) else [out], made):
+                    if self.on_card(t) and self.wanted(t) and t.shape == value.shape:
+                        self.keep(t, value, state)
+
+        def kernel(keyset, *args, **kwargs):
+            nonlocal op
+            if op is None:
+                op = self.overload(base, overload)
+            if not args[0].is_cuda or getattr(inside, "now", False):
+                return op._handle.redispatch_boxed(keyset & after, *args, **kwargs)
+            prepared = prepare(base, args, kwargs)
+            if not prepared or prepared[1] == 2:
+                self.count(args[0])
+                self.say_routed()
+            inside.told = True  # of its own reads there is nothing more to say
+            try:
+                out = op._handle.redispatch_boxed(keyset & after, *args, **kwargs)
+            except BaseException:
+                library.unanswer()
+                raise
+            finally:
+                inside.told = False
+            finish(base, out, prepared)
+            return out
+        return kernel
+
+    def searching(self, base, overload, bare):
+        """A search for a number puts it on the card, in a form that PyTorch cannot show to Python: it is put there as a tensor."""
+        torch, after, op, by_tensor = self.torch, self.after, None, None
+
+        def kernel(keyset, *args, **kwargs):
+            nonlocal op, by_tensor
+            if op is None:
+                op, by_tensor = self.overload(base, overload), self.overload(base, "Tensor")
+            args = list(args)
+            at = 0 if bare == "bucketize" else 1
+            among = args[1 - at]
+            if among.is_cuda and type(args[at]) in NUMBERS:
+                with torch._C.DisableTorchFunction():
+                    args[at] = torch.full((), args[at], dtype=among.dtype, device=among.device)
+                return by_tensor._handle.redispatch_boxed(keyset, *args, **kwargs)
+            return op._handle.redispatch_boxed(keyset & after, *args, **kwargs)
+        return kernel
+
+    def forgetting(self, base, overload, bare):
+        """What is updated in place: small tensors among it are not known afterwards. Counters of steps are: an optimizer divides by what follows from them."""
+        after, op, writes, names, tensors = self.after, None, (), (), ()
+        most = FEW if base.startswith("_") else MOST
+        counts = base == "_foreach_add_" and overload == "Scalar"
+
+        @self.shell
+        def counted(name, targets, number):
+            return [(t, *self.twin(t)) for t in targets if t.numel() == 1 and self.on_card(t)]
+
+        @self.shell
+        def count_on(name, before, number):
+            for t, value, state in before:
+                if state:
+                    self.keep(t, value + number, state)
+
+        def kernel(keyset, *args, **kwargs):
+            nonlocal op, writes, names, tensors
+            if op is None:
+                op = self.overload(base, overload)
+                arguments = op._schema.arguments
+                writes = [i for i, a in enumerate(arguments) if a.alias_info is not None and a.alias_info.is_write]
+                names = [arguments[i].name for i in writes]
+                tensors = [i for i, a in enumerate(arguments) if str(a.type) == "Tensor"]
+            run = op._handle.redispatch_boxed
+            for i in tensors:
+                if i < len(args) and type(args[i]) in NUMBERS:
+                    run = self.with_number(run)
+                    break
+            before = counted(base, *args) if counts and len(args) == 2 and not getattr(inside, "now", False) else None
+            out = run(keyset & after, *args, **kwargs)
+            if not getattr(inside, "now", False):
+                for several in self.targets(args, kwargs, writes, names):
+                    for t in several if isinstance(several, (list, tuple)) else (several,):
+                        if t.numel() <= most and self.on_card(t):
+                            self.drop(t)
+                if before:
+                    count_on(base, before, args[1])
+            return out
+        return kernel
+
+    def scalar(self, base, overload, bare):
+        after, op = self.after, None
+
+        def kernel(keyset, x):
+            nonlocal op
+            if op is None:
+                op = self.overload(base, overload)
+            if x.is_cuda and not getattr(inside, "now", False) and not getattr(inside, "told", False):
+                with self.unknown_as(self.read(x)):
+                    return op._handle.redispatch_boxed(keyset & after, x)
+            return op._handle.redispatch_boxed(keyset & after, x)
+        return kernel

@@ -1,0 +1,93 @@
+"""Results that are computed when they are read: large ones, and most never are."""
+import ctypes
+
+from . import library
+from .operations import NUMBERS
+
+LAZY = ctypes.create_string_buffer(b"\x5a", 1)
+
+
+class Lazy:
+    """An operation on the CPU whose result was not needed yet: its arguments as they were."""
+    __slots__ = "run args kwargs state view begin end done".split()
+
+    def __init__(self):
+        self.done = None
+
+
+class Later:
+    def __init__(self):
+        self.later = {}  # by address
+        self.compute_now = self.shell(lambda _, lazy: self.store_lazy(_, lazy))
+
+    def defer(self, op, bare, args, kwargs, t):
+        """True: `t` can be computed on demand."""
+        call = self.Call(later=True)
+        lazy = Lazy()
+        lazy.args = [self.on_cpu(x, call) for x in args]
+        lazy.kwargs = {k: self.on_cpu(x, call) for k, x in kwargs.items() if k != "pin_memory"}
+        if not call.state:
+            return False
+        lazy.run, lazy.state = op._handle.redispatch_boxed, call.state
+        self.add_later(lazy, t)
+        return True
+
+    def defer_fill(self, t, value, state):
+        lazy = Lazy()
+        full, shape, dtype = self.torch.full, t.shape, t.dtype
+        lazy.args, lazy.kwargs, lazy.state, lazy.run = [], {}, state, lambda _: full(shape, value, dtype=dtype, device="cpu")
+        self.add_later(lazy, t)
+
+    def add_later(self, lazy, t):
+        lazy.view = t.shape, t.stride(), t.dtype, self.span(t)
+        lazy.begin = t.data_ptr()
+        lazy.end = lazy.begin + lazy.view[3] * t.element_size()
+        if len(self.later) >= 64:
+            self.prune()
+        library.forget(lazy.begin, lazy.end - lazy.begin)
+        library.know(lazy.begin, 1, LAZY)  # goes with the block, or with what is written over it
+        self.later[lazy.begin] = lazy
+
+    def alive(self, lazy):
+        held = self.scratch(1)
+        return library.known(lazy.begin, 1, held) == 1 and held[0] == b"\x5a"
+
+    def prune(self):
+        for begin, lazy in list(self.later.items()):
+            if not self.alive(lazy):
+                del self.later[begin]
+        while len(self.later) >= 64:
+            begin, lazy = next(iter(self.later.items()))
+            del self.later[begin]
+            library.forget(begin, lazy.end - begin)
+
+    def computed(self, lazy):
+        if lazy.done is None:
+            args = [self.computed(x) if type(x) is Lazy else [self.computed(y) if type(y) is Lazy else y for y in x] if type(x) is list else x
+                    for x in lazy.args]
+            kwargs = {k: self.computed(x) if type(x) is Lazy else x for k, x in lazy.kwargs.items()}
+            run = self.with_number(lazy.run) if any(type(x) in NUMBERS for x in args) else lazy.run
+            lazy.done = run(self.cpu, *args, **kwargs)
+            lazy.args = lazy.kwargs = None
+        return lazy.done
+
+    def settle(self, t):
+        """What `t` has of such results is computed now."""
+        if not self.later:
+            return
+        begin = t.data_ptr()
+        end = begin + self.span(t) * t.element_size()
+        for at, lazy in list(self.later.items()):
+            if at < end and begin < lazy.end:
+                del self.later[at]
+                if self.alive(lazy):
+                    self.compute_now(lazy.begin, lazy)
+
+    def store_lazy(self, name, lazy):
+        shape, stride, dtype, n = lazy.view
+        library.forget(lazy.begin, lazy.end - lazy.begin)
+        value = self.computed(lazy)
+        if value.shape == shape:
+            held = self.torch.empty(n, dtype=dtype, device="cpu")
+            self.torch.as_strided(held, shape, stride, 0).copy_(value)
+            (library.know if lazy.state == 1 else library.guess)(lazy.begin, lazy.end - lazy.begin, held.data_ptr())

@@ -1,0 +1,25 @@
+"""The operations of PyTorch whose results are computed again, and up to which size."""
+import os
+
+MOST = int(os.environ.get("HEADROOM_DRY_VALUES_MOST", 1 << 22))  # elements of an integer tensor that is computed
+NUMBERS = frozenset((int, float, bool, complex))
+FEW = 64  # elements of a floating one
+LATER = 1 << 15  # elements: larger results are computed when they are read, and most never are
+COPIED = 1 << 18  # elements: the library keeps larger copies in no case
+COMPARISONS = "eq ne lt le gt ge logical_not logical_and logical_or logical_xor".split()
+
+ELEMENTWISE = """add sub rsub mul div true_divide floor_divide remainder fmod neg abs reciprocal sqrt rsqrt pow exp exp2 expm1 log log2 log10 log1p ceil
+floor round trunc sign clamp clamp_min clamp_max maximum minimum fmax fmin lerp where masked_fill eq ne lt le gt ge isnan isposinf isneginf
+logical_and logical_or logical_xor logical_not bitwise_and bitwise_or bitwise_xor bitwise_not bitwise_left_shift bitwise_right_shift
+__and__ __or__ __xor__ __lshift__ __rshift__ __iand__ __ior__ __ixor__ __ilshift__ __irshift__ sigmoid tanh gcd fill""".split()
+OTHERS = """sum mean prod cumsum cumprod cummax cummin _cummax_helper _cummin_helper amax amin aminmax min max all any argmax argmin sort topk kthvalue
+median mode count_nonzero isin cat index index_select gather take scatter scatter_add scatter_reduce index_put _index_put_impl index_add
+index_fill index_copy masked_scatter put tril triu flip roll repeat_interleave searchsorted bucketize bincount histc arange linspace eye masked_select
+random randperm bernoulli uniform multinomial copy zero logcumsumexp nansum unfold_copy""".split()
+NOW = "histc random randperm bernoulli uniform multinomial".split()  # never computed later
+DRAWN = "random randperm bernoulli uniform multinomial".split()
+# Called by another overload with a number that lies on the card, which PyTorch cannot show to Python; that overload is seen instead.
+LEFT = "aten::pow.Tensor_Tensor aten::pow.Tensor_Tensor_out aten::pow_.Tensor aten::isin.Tensor_Tensor_out".split()
+PRODUCTS = "mm addmm bmm baddbmm addmv addbmm dot".split()
+SEARCHES = ("searchsorted", "Scalar"), ("bucketize", "Scalar")
+READING = "nonzero _unique2 unique_dim unique_consecutive unique_dim_consecutive equal".split()  # they read a count of their own inside

@@ -1,0 +1,136 @@
+"""Reads of values that only a card knows: the number that stands for one, the line that asked, and loops that wait for one to change."""
+import contextlib
+import os
+import struct
+import sys
+import time
+
+from . import library, loops
+from .frames import loop_frame, own_frame
+from .operations import MOST
+
+# Reads of unknown values by one line in one turn of its loop's function, after which it waits for a change that never comes: in a `while` that
+# something else may end, in one that only this value ends, and in a `for`, which ends by itself.
+LOOP = int(os.environ.get("HEADROOM_DRY_LOOP", 20000))
+ENDLESS, ENDING = min(LOOP, 1500), 10 * LOOP
+# Of integers, which no turn changes, these suffice where they have taken so long.
+FEW_READS, LONG_S = min(LOOP, 200), float(os.environ.get("HEADROOM_DRY_LOOP_S", 5))
+# An unknown float, as a loss, a norm or a share may be: positive, below 1, and no number whose logarithm, or distance to a half or to 1, is 0.
+# The forecast of a program that ends early with it runs that program again with another.
+PLAIN = float(os.environ.get("HEADROOM_DRY_FLOAT", 0.75))
+# A line that reads one so often, in one call and one step, waits for it to fall or to rise. The next 100 reads give one, then the other.
+PATIENCE, FALLEN, RISEN = 1000, 1e-12, 100.0
+
+
+class Reads:
+    def __init__(self):
+        self.reads, self.compared = {}, {}  # by line: reads in all; a call of its loop's function, reads in that call since the last step
+        self.waiting = {}  # by line: of its loop, when it began, what the card was given and how often floats were compared by then
+        self.compares = 0
+        self.as_bytes = {}  # by (dtype, number)
+        self.said_routed = False
+
+    def read(self, t):
+        """The bytes of the number that stands for what is unknown of `t`; none: zeros."""
+        if self.later and self.on_card(t):
+            self.settle(t)
+        number = PLAIN
+        if self.on_card(t) and t.numel() <= MOST and (t.numel() == 1 or not t.dtype.is_floating_point):
+            n = self.span(t)
+            state = library.known(t.data_ptr(), n * t.element_size(), self.scratch(n * t.element_size())) if n else 1
+            if state != 1:
+                number = self.count(t)
+            if state == 2 and not t.dtype.is_floating_point and t.dtype is not self.torch.bool:
+                self.say_routed()
+        if not t.dtype.is_floating_point and not t.dtype.is_complex:
+            return b""
+        key = t.dtype, number
+        if key not in self.as_bytes:
+            self.as_bytes[key] = bytes_of(number, str(t.dtype)[6:])
+        return self.as_bytes[key]
+
+    @contextlib.contextmanager
+    def unknown_as(self, element):
+        if not element or library.unknown is None:
+            yield
+            return
+        library.unknown(element, len(element))
+        try:
+            yield
+        finally:
+            library.unknown(None, 0)
+
+    def count(self, t):
+        """A read of an unknown value, by the line that asked. One line that asks too often in one loop waits for a change that never comes."""
+        frame = own_frame(sys._getframe())
+        number, key, seen = self.seen(frame, self.reads)
+        if seen is None:
+            return number
+        if seen[0] & (seen[0] - 1) == 0:
+            library.mark("value", f"{key[0]}:{key[1]} {str(t.dtype)[6:]}", seen[0])
+        if seen[2] == 1:
+            self.waiting[key] = time.monotonic(), self.compares, library.work() if library.work else None
+        elif seen[2] >= FEW_READS or seen[2] & (seen[2] - 1) == 0 and seen[2] >= 16:
+            self.look_at_loop(t, frame, key, seen[2])
+        return number
+
+    def look_at_loop(self, t, frame, key, times):
+        where = loop_frame(frame)
+        kind = loops.kind_of(where.f_code.co_filename, where.f_lineno) if where else None
+        line = f"{where.f_code.co_filename}:{where.f_lineno}" if where else f"{key[0]}:{key[1]}"
+        if times & (times - 1) == 0:
+            library.mark("loop", line, times)
+        most = {loops.ENDLESS: ENDLESS, loops.FOR: ENDING}.get(kind, LOOP)
+        if times < most and kind in (loops.ENDLESS, loops.WHILE) and times >= FEW_READS and not t.dtype.is_floating_point and key in self.waiting:
+            began, compares, work = self.waiting[key]
+            same = work is not None and library.work() == work  # nothing that could change it
+            if compares == self.compares and (same or kind == loops.ENDLESS) and time.monotonic() > began + LONG_S:
+                most = times
+        if times >= most:
+            from . import steps
+            steps.end(f"{line} waits for a value of the card to change. A dry run does not know it; it was read {times} times", 1)
+
+    def float_at(self, frame, lines):
+        self.compares += 1
+        return self.seen(own_frame(frame), lines)[0]
+
+    @staticmethod
+    def seen(frame, lines):
+        """A use of an unknown value in this frame: the number that stands for a float, the line, and its counts in `lines`."""
+        if frame is None:
+            return PLAIN, None, None
+        key = frame.f_code.co_filename, frame.f_lineno
+        counts = lines.setdefault(key, [0, 0, 0])
+        counts[0] += 1
+        call = id(loop_frame(frame) or frame)
+        if counts[1] != call:
+            counts[1:] = call, 0
+        counts[2] += 1
+        late = counts[2] % (PATIENCE + 200) - PATIENCE
+        return PLAIN if late < 0 else FALLEN if late < 100 else RISEN, key, counts
+
+    def say_routed(self):
+        """Once: the line that reads a number which follows from a guess of which experts tokens go to."""
+        if self.rules.routed and not self.said_routed:
+            frame = own_frame(sys._getframe(), anywhere=True)
+            if frame is not None:
+                self.said_routed = True
+                library.mark("routed", f"{frame.f_code.co_filename}:{frame.f_lineno}")
+
+    def new_step(self):
+        for lines in self.reads, self.compared:
+            for counts in lines.values():
+                counts[2] = 0
+
+
+def bytes_of(number, dtype):
+    """A number as a card keeps it; none for a type that is not known here."""
+    if dtype in ("complex32", "complex64", "complex128"):
+        return 2 * bytes_of(number, {"complex32": "float16", "complex64": "float32", "complex128": "float64"}[dtype])
+    if dtype == "bfloat16":
+        one = struct.pack("=f", number)
+        return one[2:] if sys.byteorder == "little" else one[:2]
+    if dtype.startswith("float8"):  # 0.75: not each of them has the others
+        return {"float8_e4m3fn": b"\x34", "float8_e5m2": b"\x3a", "float8_e4m3fnuz": b"\x3c", "float8_e5m2fnuz": b"\x3e"}.get(dtype, b"")
+    letter = {"float16": "e", "float32": "f", "float64": "d"}.get(dtype)
+    return struct.pack("=" + letter, max(number, 1e-7) if letter == "e" else number) if letter else b""

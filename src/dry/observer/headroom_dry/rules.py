@@ -1,0 +1,53 @@
+"""What is taken for values that a program could not go on without: which experts tokens go to, which word comes next, what a mask hides."""
+import os
+
+
+class Rules:
+    """Substitutes for unknown values. HEADROOM_DRY_ROUTING: random (each token to any experts, the same in every run), balanced (as many
+    tokens to each), worst (all to the same), or measured:F1,F2,… (shares of the experts). Masks: half of the elements, or all where routing is the
+    worst."""
+
+    def __init__(self, torch):
+        self.torch = torch
+        self.how = os.environ.get("HEADROOM_DRY_ROUTING", "random")
+        self.shares = None
+        if self.how.startswith("measured:"):
+            self.shares = torch.tensor([float(x) for x in self.how[9:].split(",")], dtype=torch.float64, device="cpu")
+        self.random = torch.Generator(device="cpu").manual_seed(7)
+        self.routed = False  # a choice was made that another routing makes in another way
+
+    def chosen(self, shape, dim, among):
+        """Indices of a top-k of `among` unknown numbers along `dim`."""
+        torch = self.torch
+        shape = list(shape)
+        dim = dim % max(len(shape), 1)
+        if not shape:
+            return torch.zeros([], dtype=torch.int64, device="cpu")
+        k = shape.pop(dim)
+        self.routed |= k < among
+        rows = 1
+        for n in shape:
+            rows *= n
+        if self.shares is not None and len(self.shares) == among:
+            picks = torch.multinomial(self.shares.expand(rows, among), k, replacement=False, generator=self.random)
+        elif self.how == "worst":
+            picks = torch.arange(k, device="cpu").expand(rows, k)
+        elif self.how == "random" and rows * among <= 1 << 24:
+            picks = torch.rand(rows, among, generator=self.random, device="cpu").topk(k)[1]
+        else:
+            picks = (torch.arange(rows * k, device="cpu").reshape(rows, k)) % among
+        return picks.reshape(shape + [k]).movedim(-1, dim)
+
+    def middle(self, shape, among):
+        """The largest of `among` unknown numbers is the one in the middle: no word that ends a text is there."""
+        return self.torch.full(list(shape), among // 2, dtype=self.torch.int64, device="cpu")
+
+    def mask(self, shape):
+        torch = self.torch
+        n = 1
+        for s in shape:
+            n *= s
+        one = torch.ones(n, dtype=torch.bool, device="cpu")
+        if self.how != "worst":
+            one[1::2] = False
+        return one.reshape(list(shape))

@@ -1,0 +1,91 @@
+"""Tensors of the card whose values are known, and their twins on the CPU: the library keeps the values by address."""
+import ctypes
+import threading
+
+from . import library
+from .operations import COPIED, FEW, MOST
+
+_of_thread = threading.local()
+
+
+class Twins:
+    def __init__(self, torch):
+        self.torch = torch
+        self.plain = {torch.Tensor, torch.nn.Parameter, torch.nn.Buffer} if hasattr(torch.nn, "Buffer") else {torch.Tensor, torch.nn.Parameter}
+
+    def on_card(self, t):
+        return t.is_cuda and type(t) in self.plain and t.layout is self.torch.strided and not t.is_quantized
+
+    @staticmethod
+    def span(t):
+        if not t.numel():
+            return 0
+        n = 1
+        for size, stride in zip(t.shape, t.stride()):
+            n += (size - 1) * stride
+        return n
+
+    def twin(self, t):
+        """(a CPU tensor of the same values, 0 unknown, 1 known, 2 guessed)"""
+        torch = self.torch
+        self.settle(t)
+        n = self.span(t)
+        held = torch.empty(max(n, 1), dtype=t.dtype, device="cpu")
+        state = library.known(t.data_ptr(), n * t.element_size(), held.data_ptr()) if n else 1
+        return torch.as_strided(held, t.shape, t.stride(), 0), state
+
+    def keep(self, t, value, state):
+        """The card's `t` holds `value` from now on."""
+        if not t.numel():
+            return
+        if value.dtype is not t.dtype:
+            value = value.to(t.dtype)
+        store = library.know if state == 1 else library.guess
+        n, size = self.span(t), t.element_size()
+        if n == t.numel() and value.stride() == t.stride():
+            store(t.data_ptr(), n * size, value.data_ptr())
+            return
+        if n == t.numel():  # dense, whatever the order of its strides
+            held = self.torch.empty(n, dtype=t.dtype, device="cpu")
+            self.torch.as_strided(held, t.shape, t.stride(), 0).copy_(value)
+            store(t.data_ptr(), n * size, held.data_ptr())
+            return
+        value = value.contiguous()
+        begin, source = t.data_ptr(), value.data_ptr()
+        inner, offsets = self.pieces(t)
+        for k, at in enumerate(offsets):
+            store(begin + at * size, inner * size, source + k * inner * size)
+
+    @staticmethod
+    def pieces(t):
+        """(elements that lie beside each other, where each such piece begins), in the order of a contiguous copy."""
+        inner, last, offsets = 1, t.dim(), [0]
+        while last and t.stride(last - 1) == inner:
+            last -= 1
+            inner *= t.shape[last]
+        for d in range(last):
+            offsets = [at + i * t.stride(d) for at in offsets for i in range(t.shape[d])]
+        return inner, offsets
+
+    def drop(self, t):
+        n, size, begin = self.span(t), t.element_size(), t.data_ptr()
+        if n == t.numel() or n > COPIED:
+            if n:
+                library.forget(begin, n * size)
+            return
+        inner, offsets = self.pieces(t)  # what lies between stays known
+        for at in offsets:
+            library.forget(begin + at * size, inner * size)
+
+    def mask_of_ones(self, bare, t):
+        """Whether a fill may be `torch.ones(batch, length)`, a mask that is floating until the model asks whether all of it is true."""
+        return bare == "fill" and FEW < t.numel() <= COPIED and t.dtype.is_floating_point and t.dim() > 1 and not t.requires_grad and self.on_card(t)
+
+    def wanted(self, t):
+        return t.numel() <= (FEW if t.dtype.is_floating_point or t.dtype.is_complex else MOST)
+
+    def scratch(self, bytes):
+        held = getattr(_of_thread, "scratch", None)
+        if held is None or len(held) < bytes:
+            held = _of_thread.scratch = ctypes.create_string_buffer(bytes)
+        return held
