@@ -67,6 +67,14 @@ TEST_F(Forecast, WhatDoesNotFitIsRunAgainToSayWhatItNeeds) {
   EXPECT_NE(j["why"].get<std::string>().find("step 1, forward"), std::string::npos) << j["why"];
 }
 
+TEST_F(Forecast, WhatRunsOutSilentlyDoesNotFit) {
+  EXPECT_EQ(json("--device rtx4090", "batch=100 silent", 3)["status"], "oom");
+  EXPECT_EQ(json("--device rtx4090", "batch=2 silent fails", 1)["status"], "failed");
+  const Ended other = run(line("--device rtx4090", "batch=128 catch silent fails"));  // it caught that, and failed of something else
+  EXPECT_EQ(other.code, 1) << other.out;
+  EXPECT_NE(other.out.find("ValueError"), std::string::npos) << other.out;
+}
+
 TEST_F(Forecast, OtherExpertsMakeTheAnswerAnInterval) {
   const Json j = json("--device h100", "batch=8 routed", 0), plain = json("--device h100", "batch=8", 0);
   EXPECT_EQ(j["peak_allocated_bytes"], 64 * mib + 8 * 256 * mib);
@@ -162,6 +170,13 @@ TEST_F(Forecast, PeaksOfProcessesThatShareACardAreThoseOfOne) {
   EXPECT_EQ(j["fragmented_bytes"], j["peak_reserved_bytes"].get<std::int64_t>() - 512 * mib);
   EXPECT_GE(j["beside_bytes"].get<std::int64_t>(), 900 * mib);
   EXPECT_NE(run(line("--device h100", "batch=1 shares")).out.find("(the peaks are those of process "), std::string::npos);
+}
+
+TEST_F(Forecast, AProcessThatOnlyOpensAnothersMemoryHasAContext) {
+  const auto beside = [&](const char* words) { return json("--device h100", words, 0)["beside_bytes"].get<std::int64_t>(); };
+  const std::int64_t alone = beside("batch=1");
+  EXPECT_EQ(beside("batch=1 opened"), 2 * alone) << "while the other one grows";
+  EXPECT_EQ(beside("batch=1 opened-late"), 2 * alone) << "when it has all that it needs";
 }
 
 TEST_F(Forecast, WhatADriversPoolKeepsHasNoUpperEnd) {

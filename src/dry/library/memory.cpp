@@ -154,6 +154,12 @@ void* reserve(std::size_t bytes) {
   return reinterpret_cast<void*>(at);
 }
 
+void context_made() {
+  const Memory& m = memory();
+  const std::lock_guard lock(memory().mutex);
+  if (device() < int(m.devices.size())) changed(m, device(), nullptr, 0, "context");
+}
+
 // What an H200's driver was seen to do in logs of four models: with the first module it takes a page for itself; once the third is there its
 // 414 MiB have moved.
 void module_loaded() {

@@ -9,6 +9,7 @@ namespace headroom::dry {
 void* take(std::size_t bytes, const char* function);
 bool give(void* p, const char* function);  // false: it is not ours
 void* reserve(std::size_t bytes);          // addresses alone, each handed out once
+void context_made();                       // this process has a context on its device, whether or not it takes memory there
 void module_loaded();                      // the driver takes memory of its own for machine code
 std::uint64_t used(int device);            // used bytes of a card: ours, contexts, other processes
 std::uint64_t free_bytes(int device);

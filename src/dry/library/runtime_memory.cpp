@@ -291,6 +291,7 @@ struct Handle64 {
 };
 int cudaIpcOpenMemHandle(void** out, Handle64 handle, unsigned) {
   if (std::memcmp(handle.bytes, shared_magic, sizeof shared_magic) != 0) return failed(invalid_value);
+  context_made();
   constexpr std::size_t largest_block = std::size_t(1) << 36;  // the handle does not say how large it is
   return given(out, reserve(largest_block));
 }

@@ -272,8 +272,11 @@ class Reading {
       story_.functions.push_back(row);
       unsure_ += row.bytes;
     }
-    for (auto& [device, card] : cards_)
-      if (!card.points.empty() || card.ran_out || card.driver_most > 0) story_.cards.push_back(account_of(device, card));
+    for (auto& [device, card] : cards_) {
+      const bool used = !card.points.empty() || card.ran_out || card.driver_most > 0;
+      if (used) story_.cards.push_back(account_of(device, card));
+      if (!used) story_.seen_bytes = std::max(story_.seen_bytes, card.card_most);
+    }
     return std::move(story_);
   }
 

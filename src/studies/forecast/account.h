@@ -62,6 +62,7 @@ struct ProcessStory {
   std::vector<ProgramAccount> cards;  // cards that it allocated on
   bool collectives = false, damaged = false, observed = false;
   std::uint64_t pinned_bytes = 0, managed_bytes = 0;  // peaks
+  std::uint64_t seen_bytes = 0;                       // other processes' of a card on which this one has a context and no memory of its own
   std::vector<UnknownValueRow> values;
   std::vector<OnlyAcceptedRow> functions;
   std::vector<std::string> static_runtimes;  // files that bring a runtime of their own

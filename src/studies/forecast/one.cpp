@@ -76,11 +76,16 @@ bool ended_well(const DryRun& run) {
   return !waits && (run.ended.exit_code == 0 || run.enough);
 }
 
+// PyTorch's error ended it. Of a program that writes elsewhere (a log, a closed standard error) the exit code says enough, if it shows no other error.
 bool ran_out(const DryRun& run) {
-  const bool noted = std::any_of(run.processes.begin(), run.processes.end(), [](const ProcessStory& p) {
-    return std::any_of(p.cards.begin(), p.cards.end(), [](const ProgramAccount& a) { return a.ran_out.has_value(); });
-  });
-  return noted && (run.says("out of memory") || run.says("OutOfMemoryError"));
+  bool noted = false, raised = false;
+  for (const ProcessStory& p : run.processes)
+    for (const ProgramAccount& a : p.cards) {
+      noted |= a.ran_out.has_value();
+      raised |= a.ran_out && a.ran_out->raised;
+    }
+  const bool silently = raised && run.ended.exit_code != 0 && run.ended.by.empty() && !run.shows_exception();
+  return noted && (run.says("out of memory") || run.says("OutOfMemoryError") || silently);
 }
 
 std::optional<RanOut> where_it_ran_out(const DryRun& run) {
@@ -240,6 +245,21 @@ std::optional<DryRun> with_another_float(DryRunAsked& asked, const DryRun& run, 
 
 }  // namespace
 
+namespace {
+
+// A process that only opens another one's memory (CUDA IPC) has a context on that card: what the largest has beside it is more by that.
+void add_context_alone(Told& t, const std::vector<ProcessStory>& stories) {
+  std::uint64_t seen = 0;
+  for (const ProcessStory& p : stories) seen = std::max(seen, p.seen_bytes);
+  const bool one_card = std::ranges::all_of(t.accounts, [&](const ProgramAccount& a) { return a.card == t.accounts.front().card; });
+  if (seen == 0 || t.accounts.empty() || !one_card || ranks_of(t.processes) > 1) return;
+  const auto own = [](const ProgramAccount& a) { return a.peak_reserved_bytes + a.elsewhere_bytes; };
+  ProgramAccount& most = *std::ranges::max_element(t.accounts, {}, own);
+  most.others_bytes = std::max(most.others_bytes, seen - std::min(seen, own(most)));
+}
+
+}  // namespace
+
 const ProcessStory* ended_by_forecast(const Told& t) {
   const auto ended = std::ranges::find_if(t.processes, [](const ProcessStory& p) { return !p.end.empty() && !p.waits; });
   return ended == t.processes.end() || t.row.steps.value_or(0) == 0 ? nullptr : &*ended;
@@ -259,6 +279,7 @@ void fill(Told& t, const std::vector<ProcessStory>& stories) {
   for (const ProcessStory& p : stories)
     if (!p.cards.empty() || !p.functions.empty() || !p.values.empty() || !p.static_runtimes.empty()) t.processes.push_back(p);
   for (const ProcessStory& p : t.processes) t.accounts.insert(t.accounts.end(), p.cards.begin(), p.cards.end());
+  add_context_alone(t, stories);
   const auto order = [](const ProgramAccount& a) {  // the largest first; equal ones by rank and card
     return std::tuple(~(a.peak_reserved_bytes + a.elsewhere_bytes + a.others_bytes), ~a.peak_reserved_bytes, a.rank, a.card);
   };

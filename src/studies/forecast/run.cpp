@@ -11,6 +11,7 @@
 #include <cstring>
 #include <map>
 #include <unordered_map>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -117,16 +118,10 @@ class Watching {
 
 }  // namespace
 
-bool DryRun::any_bytes() const {
-  return std::any_of(processes.begin(), processes.end(), [](const ProcessStory& p) { return !p.cards.empty(); });
-}
+namespace {
 
-bool DryRun::says(std::string_view words) const {
-  const auto same = [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); };
-  return std::search(tail.begin(), tail.end(), words.begin(), words.end(), same) != tail.end();
-}
-
-std::string DryRun::last_line() const {
+// The last line that is not empty, and the last with which a traceback ends.
+std::pair<std::string, std::string> last_lines(const std::string& tail) {
   std::string last, exception;
   for (std::size_t begin = 0; begin < tail.size();) {
     const std::size_t end = std::min(tail.find_first_of("\r\n", begin), tail.size());
@@ -140,8 +135,26 @@ std::string DryRun::last_line() const {
     const bool raised = name.ends_with("Error") || name.ends_with("Exception") || name.ends_with("Interrupt");
     if (raised && (word == std::string::npos || line[word] == ':')) exception = line;
   }
+  return {last, exception};
+}
+
+}  // namespace
+
+bool DryRun::any_bytes() const {
+  return std::any_of(processes.begin(), processes.end(), [](const ProcessStory& p) { return !p.cards.empty(); });
+}
+
+bool DryRun::says(std::string_view words) const {
+  const auto same = [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); };
+  return std::search(tail.begin(), tail.end(), words.begin(), words.end(), same) != tail.end();
+}
+
+std::string DryRun::last_line() const {
+  const auto [last, exception] = last_lines(tail);
   return exception.empty() ? last : exception;
 }
+
+bool DryRun::shows_exception() const { return !last_lines(tail).second.empty(); }
 
 std::string find_dry_library() {
   const char* const name = "libheadroom_dry.so";

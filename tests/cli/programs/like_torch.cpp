@@ -1,7 +1,7 @@
 // A program that uses a card as PyTorch does, with only the public functions that PyTorch's allocator calls: segments by cudaMalloc, blocks
 // reported to the profiler's function. Without the library that stands in for CUDA it finds none of them and says so.
 // usage: like_torch [batch=N] [steps=N] [catch] [fails] [killed] [spins] [forks] [leaves] [idle] [without-cuda] [pins] [levers] [pool] [spare] [routed] [reads] [until-low] [ended]
-// [own-runtime] [fraction] [loops] [shares]
+// [own-runtime] [fraction] [loops] [shares] [opened] [opened-late] [silent]
 // [spins-with=VARIABLE:WORD:FILE]   where the variable has the word: makes the file, and never ends
 #include <dlfcn.h>
 #include <unistd.h>
@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,7 +51,38 @@ struct Segment {
   std::int64_t bytes = 0;
 };
 
+// Another process, which opens memory of this one and has nothing else on the card. It is there before this one uses the card.
+class Opener {
+ public:
+  Opener() {
+    if (pipe(to_) != 0 || pipe(from_) != 0) std::exit(70);
+    if (fork() != 0) return;
+    Handle handle;
+    void* there = nullptr;
+    if (read(to_[0], &handle, sizeof handle) != sizeof handle) _exit(0);
+    const char byte = found<int (*)(void**, Handle, unsigned)>("cudaIpcOpenMemHandle")(&there, handle, 1) == 0 ? 'a' : 'b';
+    if (write(from_[1], &byte, 1) == 1) sleep(2);
+    _exit(0);
+  }
+  void open(void* p) {
+    Handle handle;
+    char byte = 0;
+    const bool sent = found<int (*)(Handle*, void*)>("cudaIpcGetMemHandle")(&handle, p) == 0 &&
+                      write(to_[1], &handle, sizeof handle) == sizeof handle && read(from_[0], &byte, 1) == 1;
+    if (!sent || byte != 'a') std::exit(70);
+  }
+
+ private:
+  struct Handle {
+    char bytes[64];
+  };
+  int to_[2], from_[2];
+};
+
+bool silent = false;  // its errors go elsewhere
+
 [[noreturn]] void out_of_memory(std::int64_t bytes) {
+  if (silent) std::exit(1);
   std::fprintf(stderr, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate %lld MiB.\n", static_cast<long long>(bytes / mib));
   std::exit(1);
 }
@@ -99,6 +131,7 @@ int main(int argc, char** argv) {
     found<int (*)(void**, std::size_t, unsigned)>("cudaHostAlloc")(&pinned, 48 * mib, 0);
     found<int (*)(void**, std::size_t, unsigned)>("cudaMallocManaged")(&managed, 16 * mib, 1);
   }
+  silent = said("silent");
   if (said("fraction")) {  // as the observer lets it hold
     mark("fraction", "train.py:3 0 0.0625", 0);
     std::size_t free = 0, total = 0;
@@ -145,6 +178,8 @@ int main(int argc, char** argv) {
     if (!take(spare, 1024 * mib)) out_of_memory(1024 * mib);
     give(spare, 1024 * mib);
   }
+  std::unique_ptr<Opener> opener;
+  if (said("opened") || said("opened-late")) opener = std::make_unique<Opener>();
   int child_is_there[2], parent_is_done[2];
   if (said("shares")) {  // a second process on this card; this one reserves most, and that one has most at once
     if (pipe(child_is_there) != 0 || pipe(parent_is_done) != 0) return 70;
@@ -163,6 +198,7 @@ int main(int argc, char** argv) {
     }
   }
   if (!take(weights, 64 * mib)) out_of_memory(64 * mib);
+  if (said("opened")) opener->open(weights.at);
   for (const auto& w : words)
     if (w.rfind("spins-with=", 0) == 0) {
       const auto first = w.find(':'), second = w.find(':', first + 1);
@@ -194,6 +230,7 @@ int main(int argc, char** argv) {
     if (said("fails")) return std::fprintf(stderr, "ValueError: the program's own mistake\n"), 7;
     if (said("killed")) raise(SIGKILL);
   }
+  if (said("opened-late")) opener->open(weights.at);
   if (said("loops")) mark("loop", "train.py:9", 128);
   if (said("spins"))
     for (;;) usleep(10000);

@@ -1,7 +1,9 @@
 """The doors of libheadroom_dry.so, which is loaded into this process (doors.h); None for a process that does not run dry."""
 import atexit
 import ctypes
+import os
 import sys
+import threading
 
 try:
     _all = ctypes.CDLL(None)
@@ -67,13 +69,27 @@ peak = _peak_of_all if version and _peak else None
 
 
 _ends = []
+exit_now = os._exit
+EXIT_PATIENCE_S = 10  # with what is sent: a lock may be held by whoever called os._exit
 
 
 def at_end(run):
-    """Calls `run` once, when the observer ends the program or the program ends by itself."""
+    """Calls `run` once, when the observer ends the program or the program ends by itself, by os._exit too."""
     if not _ends:
         atexit.register(ended)
+        os._exit = _send_before_exit(os.getpid())
     _ends.append(run)
+
+
+def _send_before_exit(process):
+    def _exit(status):
+        if os.getpid() == process:  # a forked worker has its parent's list
+            watch = threading.Timer(EXIT_PATIENCE_S, exit_now, (status,))
+            watch.daemon = True
+            watch.start()
+            ended()
+        exit_now(status)
+    return _exit
 
 
 def ended():

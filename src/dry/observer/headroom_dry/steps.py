@@ -231,7 +231,7 @@ def end(why, code):
     _ending = True
     library.mark("end", why, code)
     library.ended()
-    watch = threading.Timer(PATIENCE_S, os._exit, (code,))
+    watch = threading.Timer(PATIENCE_S, library.exit_now, (code,))
     watch.daemon = True
     watch.start()
     try:
@@ -243,4 +243,4 @@ def end(why, code):
             stream.flush()
         except Exception:
             pass
-    os._exit(code)
+    library.exit_now(code)
