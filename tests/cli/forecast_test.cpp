@@ -302,6 +302,9 @@ TEST_F(Forecast, AProgramWithoutACardIsSaid) {
   const Ended early = run("forecast --device h100 --db " + db_ + " -- sh -c 'echo no such file >&2; exit 5'");
   EXPECT_EQ(early.code, 1);
   EXPECT_NE(early.err.find("exit code 5: no such file"), std::string::npos) << early.err;
+  put("train.sh", "echo \"ModuleNotFoundError: No module named 'torch'\" >&2\nexit 1\n");
+  const Ended none = run("forecast --device h100 --db " + db_ + " -- sh " + (folder_ / "train.sh").string());
+  EXPECT_NE(none.err.find("name the Python that has PyTorch"), std::string::npos) << none.err;
 }
 
 TEST_F(Forecast, APyTorchWithoutCudaIsToldWhatToInstall) {

@@ -54,8 +54,9 @@ std::string first_words_of(const std::vector<std::string>& program) { return pro
                     without_cuda == run.processes.end() ? "" : " " + without_cuda->torch));
   if (run.ended.exit_code != 0) {
     const std::string last = run.last_line();
-    throw Error(Code::io, fmt::format("'{}' ended before it used a card, with exit code {}{}", name, run.ended.exit_code,
-                                      last.empty() ? "" : ": " + shortened(last, 160)));
+    const char* const advice = last.ends_with("No module named 'torch'") ? "; name the Python that has PyTorch, as .venv/bin/python" : "";
+    throw Error(Code::io, fmt::format("'{}' ended before it used a card, with exit code {}{}{}", name, run.ended.exit_code,
+                                      last.empty() ? "" : ": " + shortened(last, 160), advice));
   }
   const auto with_torch = std::ranges::find_if(run.processes, [](const ProcessStory& p) { return !p.torch.empty(); });
   if (with_torch != run.processes.end())

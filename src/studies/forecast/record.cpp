@@ -237,7 +237,7 @@ void add_beside(const Told& t, Record& r) {
 }
 
 void add_host(const Told& t, Record& r) {
-  if (t.row.pinned_bytes)
+  if (t.row.pinned_bytes.value_or(0) >= 1 << 20)  // a loss that is read takes a few KiB
     r.add(Part{Note{
         fmt::format("Pinned memory of the host: {} in all processes, beside their ordinary memory.", words(*t.row.pinned_bytes)), false}});
   if (t.row.managed_bytes)

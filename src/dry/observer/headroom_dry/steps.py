@@ -206,7 +206,8 @@ def _enough(warms_up=False):
         return at_most
     least = AT_LEAST_WITH_GRAPHS if "torch._inductor.cudagraph_trees" in sys.modules else 2
     if _ranks() > 1 or peak is None:  # all ranks end at the same step
-        return f"{max(3, least)} optimizer steps are done" if _count >= max(3, least) else None
+        why = "several ranks are" if _ranks() > 1 else "a program whose peaks are not known is"
+        return f"{why} run for that many" if _count >= max(3, least) else None
     if len(_peaks) >= least and all(_agree([p[i] for p in _peaks]) for i in range(2)):
         return "the peaks of two optimizer steps agree"
     return at_most
