@@ -159,7 +159,7 @@ int main(int argc, char** argv) {
       piece /= 2;
       mark("replaced", "checkpoint: what is saved", 1);
     }
-    if (has("HEADROOM_DRY_TRY", "sdpa")) mark("cannot", "sdpa: there is no attention", 0);
+    if (has("HEADROOM_DRY_TRY", "sdpa")) mark("cannot", "sdpa: there is no attention:\n  1 of 1 calls", 0);
   }
   if (said("routed")) {  // its sizes follow from which experts tokens go to
     const std::string_view how = std::getenv("HEADROOM_DRY_ROUTING") ? std::getenv("HEADROOM_DRY_ROUTING") : "";
