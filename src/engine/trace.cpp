@@ -4,8 +4,8 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
-#include <map>
 #include <numeric>
+#include <string>
 #include <tuple>
 #include <unordered_map>
 
@@ -418,8 +418,8 @@ std::optional<Trace> repeated(const Recipe& r, const Device& device, int workers
 // that a model repeats itself. One model's are remembered.
 class Shown {
  public:
-  explicit Shown(const Recipe& r)
-      : of_{r.levers(), r.purpose, std::min(r.micro_batches, 3), r.ranks.count, r.ranks.sharding, r.ranks.split_tokens} {
+  Shown(const Recipe& r, const Device& device)
+      : of_{r.levers(), r.purpose, std::min(r.micro_batches, 3), r.ranks.count, r.ranks.sharding, r.ranks.split_tokens, device.name} {
     if (known().model != r.model) known() = {r.model, {}};
   }
   bool before() const { return std::find(known().all.begin(), known().all.end(), of_) != known().all.end(); }
@@ -432,6 +432,7 @@ class Shown {
     int micro_batches, ranks;
     Sharding sharding;
     bool split_tokens;
+    std::string device;
     friend bool operator==(const Of&, const Of&) = default;
   };
   struct Known {
@@ -455,7 +456,7 @@ std::optional<Trace> repeated_trace(const Recipe& r, const Device& device, int w
   if (!pattern) return {};
   const int period = std::lcm(std::lcm(2, pattern->period), r.group());  // what takes turns, two by two, is in the same turn
   const int turns = r.host() > 0 ? 4 : 2;                                // blocks at the edges that are not like those in the middle
-  Shown shown(r);
+  Shown shown(r, device);
   const bool third = !shown.before();
   for (const int edge : {turns, turns + 2}) {
     const int least = pattern->first + period + edge;
