@@ -300,7 +300,7 @@ std::string answer_of(const std::vector<PyTorchModelRow>& rows, const Room& room
   if (rows.size() > 1) answer += fmt::format("; the last needs {}", words(rows.back().needed_bytes));
   const std::string ways = together.words.empty() ? "as it is" : joined(together.words, " + "),
                     needs = words(room.needed_bytes(together.peak));
-  answer += together.fits ? fmt::format(". Least that would: {}: {}.", ways, needs)
+  answer += together.fits ? fmt::format(". Least that would fit: {}: {}.", ways, needs)
                           : fmt::format(". No way known here makes it fit; the nearest, {}, needs {}.", ways, needs);
   if (const auto n = gpus_that_hold(last, asked.device, asked.memory_bytes))
     answer += fmt::format(" As it is it takes {} such GPUs (--gpus {} --shard everything).", *n, *n);
