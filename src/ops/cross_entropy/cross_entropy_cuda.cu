@@ -4,6 +4,7 @@
 #include "gpu/grid.cuh"
 #include "gpu/launch.cuh"
 #include "gpu/reduce.cuh"
+#include "gpu/tanh.cuh"
 #include "gpu/vec.cuh"
 #include "ops/cross_entropy/impl.h"
 
@@ -20,7 +21,7 @@ struct Args {
   const double *loss_scale, *over;
   std::int64_t gradient_stride;
   int vocab, held;       // held, in shared memory: a multiple of what a block takes at once, or nothing
-  float scale, softcap;  // softcap: of long rows alone; 0: none
+  float scale, softcap;  // softcap: where rows are capped
 
   __device__ float whole_scale() const {
     const float each = over ? float(double(scale) / *over) : scale;
@@ -34,10 +35,26 @@ __device__ float power_of_e(float x) {  // what is below 2⁻¹²⁶ is 0; the e
   return y;
 }
 
+// The tanh of x / cap, of which a capped logit is cap times. Where all of a piece are near 0 no exponential is taken.
+template <int n>
+__device__ Pack<float, n> tanhs(Pack<float, n> v, float by) {  // by: 1 / cap
+  float largest = 0;                                           // a NaN stays one either way
+#pragma unroll
+  for (float& x : v.at) largest = fmaxf(largest, fabsf(x *= by));
+  if (largest < 0.625f) {
+#pragma unroll
+    for (float& x : v.at) x = tanh_below_5_8(x);
+  } else {
+#pragma unroll
+    for (float& x : v.at) x = tanh_of(x);
+  }
+  return v;
+}
+
 // cross_entropy_rows — one block per row, which stays in registers, `own` logits a thread.
 //   reads  logits once, targets     writes  losses, dlogits, which may share logits' memory (gradient_inside)
 //   numerics  FP32, fixed order     limit  bandwidth
-template <class A, int vec, int own, int threads>
+template <class A, int vec, int own, int threads, bool caps>
 __global__ void __launch_bounds__(threads) cross_entropy_rows(const __grid_constant__ A a) {
   __shared__ float room[2][32];
   const std::int64_t row = blockIdx.x;
@@ -49,7 +66,11 @@ __global__ void __launch_bounds__(threads) cross_entropy_rows(const __grid_const
     for (int k = 0; k < own / vec; ++k)
       if (const int i = (k * threads + int(threadIdx.x)) * vec; i < a.vocab) f(v[k], i);
   };
-  each([&](auto& piece, int i) { piece = widened(load<vec>(x + i)); });
+  [[maybe_unused]] const float by = caps ? 1 / a.softcap : 1, cap = caps ? a.softcap : 1;
+  each([&](auto& piece, int i) {  // of capped rows the tanhs
+    piece = widened(load<vec>(x + i));
+    if constexpr (caps) piece = tanhs(piece, by);
+  });
   float top = -3.4028235e38f, sum = 0, at_target = 0;  // top is finite: −∞ minus it is −∞, not NaN
   each([&](auto& piece, int) {
     for (float value : piece.at) top = fmaxf(top, value);
@@ -59,12 +80,16 @@ __global__ void __launch_bounds__(threads) cross_entropy_rows(const __grid_const
 #pragma unroll
     for (int e = 0; e < vec; ++e) {
       if (i + e == target) at_target = piece.at[e];
-      piece.at[e] = power_of_e(piece.at[e] - highest);
-      sum += piece.at[e];
+      if constexpr (caps) {
+        sum += power_of_e(cap * (piece.at[e] - highest));
+      } else {
+        piece.at[e] = power_of_e(piece.at[e] - highest);
+        sum += piece.at[e];
+      }
     }
   });
   sum = block_sum(sum, room[1]);
-  if (max(target, 0) / vec % threads == int(threadIdx.x)) a.losses[row] = target < 0 ? 0 : logf(sum) + (highest - at_target);
+  if (max(target, 0) / vec % threads == int(threadIdx.x)) a.losses[row] = target < 0 ? 0 : logf(sum) + cap * (highest - at_target);
   if (!a.dlogits) return;
 
   auto* d = a.dlogits + row * a.gradient_stride;
@@ -74,7 +99,13 @@ __global__ void __launch_bounds__(threads) cross_entropy_rows(const __grid_const
   each([&](const auto& piece, int i) {
     Pack<T, vec> out;
 #pragma unroll
-    for (int e = 0; e < vec; ++e) out.at[e] = rounded<T>(piece.at[e] * factor - (i + e == target ? scale : 0.0f));
+    for (int e = 0; e < vec; ++e) {
+      const float subtracted = i + e == target ? scale : 0.0f;
+      if constexpr (caps)
+        out.at[e] = rounded<T>((power_of_e(cap * (piece.at[e] - highest)) * factor - subtracted) * slope_of_tanh(piece.at[e]));
+      else
+        out.at[e] = rounded<T>(piece.at[e] * factor - subtracted);
+    }
     store(d + i, out);
   });
 }
@@ -82,12 +113,8 @@ __global__ void __launch_bounds__(threads) cross_entropy_rows(const __grid_const
 constexpr std::int64_t most_held_bytes = 96 * 1024;  // logits of a row that wait in shared memory: two blocks share a Hopper multiprocessor
 constexpr int long_threads = 1024;
 
-// cap · tanh(x / cap), and what its gradient is multiplied with.
-__device__ float capped(float x, float cap) { return cap * tanhf(x / cap); }
-__device__ float slope_of_capped(float bent, float cap) { return 1 - bent / cap * (bent / cap); }
-
-// cross_entropy_long_rows — the same for rows that do not fit registers, and for capped ones: shared memory keeps them, and what does not
-// fit there is read again. The maximum is a running one.
+// cross_entropy_long_rows — the same for rows that do not fit registers: shared memory keeps them, and what does not fit there is read again.
+// The maximum is a running one.
 template <class A, int vec, bool caps>
 __global__ void __launch_bounds__(long_threads) cross_entropy_long_rows(const __grid_constant__ A a) {
   extern __shared__ float4 held_memory[];
@@ -97,23 +124,23 @@ __global__ void __launch_bounds__(long_threads) cross_entropy_long_rows(const __
   using L = std::remove_const_t<std::remove_pointer_t<decltype(x)>>;
   L* held = reinterpret_cast<L*>(held_memory);
   const int target = a.targets[blockIdx.x], first = int(threadIdx.x) * vec;
-  const auto bend = [&](Pack<float, vec> v) {
-    if constexpr (caps) {
-#pragma unroll
-      for (int e = 0; e < vec; ++e) v.at[e] = capped(v.at[e], a.softcap);
-    }
-    return v;
+  const float by = caps ? 1 / a.softcap : 1, cap = caps ? a.softcap : 1;
+  const auto bend = [&](const Pack<float, vec>& v) {  // a capped logit is cap times its tanh
+    if constexpr (caps)
+      return tanhs(v, by);
+    else
+      return v;
   };
-  const float raw_target = widened(x[max(target, 0)]), at_target = caps ? capped(raw_target, a.softcap) : raw_target;
+  const float raw_target = widened(x[max(target, 0)]), at_target = caps ? tanh_of(raw_target * by) : raw_target;
   float top = -3.4028235e38f, sum = 0;  // finite: −∞ minus it is −∞, not NaN
   const auto take = [&](const Pack<float, vec>& v) {
     float higher = top;
 #pragma unroll
     for (int e = 0; e < vec; ++e) higher = fmaxf(higher, v.at[e]);
-    sum *= power_of_e(top - higher);
+    sum *= power_of_e(cap * (top - higher));
     top = higher;
 #pragma unroll
-    for (int e = 0; e < vec; ++e) sum += power_of_e(v.at[e] - top);
+    for (int e = 0; e < vec; ++e) sum += power_of_e(cap * (v.at[e] - top));
   };
 #pragma unroll 4
   for (int i = first; i < a.held; i += step) {
@@ -124,8 +151,8 @@ __global__ void __launch_bounds__(long_threads) cross_entropy_long_rows(const __
 #pragma unroll 4
   for (int i = a.held + first; i < a.vocab; i += step) take(bend(widened(load<vec>(x + i))));
   const float highest = block_max(top, room[0]);
-  sum = block_sum(sum * expf(top - highest), room[1]);
-  if (threadIdx.x == 0) a.losses[blockIdx.x] = target < 0 ? 0 : logf(sum) + (highest - at_target);
+  sum = block_sum(sum * expf(cap * (top - highest)), room[1]);
+  if (threadIdx.x == 0) a.losses[blockIdx.x] = target < 0 ? 0 : logf(sum) + cap * (highest - at_target);
   if (!a.dlogits) return;
 
   auto* d = a.dlogits + std::int64_t(blockIdx.x) * a.gradient_stride;
@@ -140,8 +167,8 @@ __global__ void __launch_bounds__(long_threads) cross_entropy_long_rows(const __
     Pack<T, vec> out;
 #pragma unroll
     for (int e = 0; e < vec; ++e) {
-      float slope = power_of_e(v.at[e] - highest) * factor - (i + e == target ? scale : 0.0f);
-      if constexpr (caps) slope *= slope_of_capped(v.at[e], a.softcap);
+      float slope = power_of_e(cap * (v.at[e] - highest)) * factor - (i + e == target ? scale : 0.0f);
+      if constexpr (caps) slope *= slope_of_tanh(v.at[e]);
       out.at[e] = rounded<T>(slope);
     }
     store(d + i, out);
@@ -164,7 +191,8 @@ struct CapArgs {
 };
 
 __global__ void __launch_bounds__(256) cross_entropy_cap(const __grid_constant__ CapArgs a) {
-  if (const std::int64_t i = std::int64_t(blockIdx.x) * 256 + threadIdx.x; i < a.count) a.logits[i] = capped(a.logits[i], a.softcap);
+  if (const std::int64_t i = std::int64_t(blockIdx.x) * 256 + threadIdx.x; i < a.count)
+    a.logits[i] = a.softcap * tanh_of(a.logits[i] / a.softcap);
 }
 
 struct AddArgs {
@@ -205,14 +233,16 @@ void run_typed(const Rows& t, cudaStream_t stream) {
            .held = 0,
            .scale = t.scale,
            .softcap = t.softcap};
-    const auto start = [&]<int own, int threads>() {
-      launch(stream, cross_entropy_rows < A, vec < 4 ? vec : 4, own, threads >, {grid_of(rows), threads}, args);
-    };
     const bool caps = t.softcap > 0;
-    if (!caps && vocab <= 8 * 128) return start.template operator()<8, 128>();
-    if (!caps && vocab <= 16 * 256) return start.template operator()<16, 256>();
-    if (!caps && vocab <= 20 * 512) return start.template operator()<20, 512>();
-    if (!caps && vocab <= 32 * 512) return start.template operator()<32, 512>();
+    const auto start = [&]<int own, int threads>() {
+      constexpr int piece = vec < 4 ? vec : 4;
+      launch(stream, caps ? cross_entropy_rows<A, piece, own, threads, true> : cross_entropy_rows<A, piece, own, threads, false>,
+             {grid_of(rows), threads}, args);
+    };
+    if (vocab <= 8 * 128) return start.template operator()<8, 128>();
+    if (vocab <= 16 * 256) return start.template operator()<16, 256>();
+    if (vocab <= 20 * 512) return start.template operator()<20, 512>();
+    if (vocab <= 32 * 512) return start.template operator()<32, 512>();
     constexpr std::int64_t each = vec * std::int64_t(long_threads), most_held = most_held_bytes / std::int64_t(sizeof(L));
     if (t.dlogits) args.held = int(vocab <= most_held ? vocab : most_held / each * each);
     launch(stream, caps ? cross_entropy_long_rows<A, vec, true> : cross_entropy_long_rows<A, vec, false>,
