@@ -39,7 +39,7 @@ def config(path, layers):
 
 def llm_c(a, folder, layers, batch):
     out = subprocess.run([a.program, "-i", "tokens.bin", "-j", "tokens.bin", "-e", f"d{layers}", "-b", str(batch), "-t", "1024",
-                          "-d", str(batch * 1024), "-x", str(a.warmup + a.steps), "-v", "0", "-s", "0", "-h", "0"],
+                          "-d", str(batch * 1024), "-x", str(a.warmup + a.steps), "-v", "1000000", "-m", "1", "-s", "0", "-h", "0"],
                          capture_output=True, text=True, cwd=folder)
     times = [float(ms) for ms in re.findall(r"\| *([0-9.]+) ms \|", out.stdout)][a.warmup:]
     if out.returncode or not times:

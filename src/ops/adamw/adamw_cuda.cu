@@ -272,42 +272,35 @@ struct NarrowArgs {
   Table<NarrowParameter<T>, 4096, 280> table;
 };
 
-// The elements of a block that a lane has: a pack, or as many as there are, one by one.
-template <int n, class T>
-__device__ __forceinline__ Pack<T, n> load_some(const T* p, bool whole, int many) {
-  if (whole) return load<n>(p);
+// The elements of a block that a lane has: a pack, or as many as there are, one by one. Without a branch in between, all loads are under way at once.
+template <int n, bool whole, class T>
+__device__ __forceinline__ Pack<T, n> load_some(const T* p, int many) {
+  if constexpr (whole) return load<n>(p);
   Pack<T, n> x;
 #pragma unroll
   for (int e = 0; e < n; ++e) x.at[e] = e < many ? p[e] : T{};
   return x;
 }
-template <int n, class T>
-__device__ __forceinline__ void store_some(T* p, const Pack<T, n>& x, bool whole, int many) {
-  if (whole) return store(p, x);
+template <bool whole, int n, class T>
+__device__ __forceinline__ void store_some(T* p, const Pack<T, n>& x, int many) {
+  if constexpr (whole) return store(p, x);
 #pragma unroll
   for (int e = 0; e < n; ++e)
     if (e < many) p[e] = x.at[e];
 }
 
-// Of one block of moments, by one warp; a lane has `each` neighbours.
-template <bool in_parts, bool codes, class T, class G>
+// Of one block of moments, by one warp; a lane has `each` neighbours. whole: the block is, and its pieces are aligned.
+template <bool whole, bool in_parts, bool codes, class T, class G>
 __device__ __forceinline__ void step_block(const Numbers& k, const NarrowParameter<T>& t, int parts, std::int64_t begin, int n) {
   constexpr int each = int(moments_block) / 32;
   const int lane = int(threadIdx.x) % 32, many = min(each, n - lane * each);  // may be negative: none
-  const bool whole = t.aligned && n == moments_block;
   const std::int64_t at = begin + lane * each;
   const float keep = t.decay ? k.keep : 1.0f;
 
-  Pack<float, each> g = widened(load_some<each>(static_cast<const G*>(t.grad) + at, whole, many));
-  if constexpr (in_parts)
-    for (int p = 1; p < parts; ++p) {
-      const auto x = widened(load_some<each>(static_cast<const G*>(t.grad) + p * t.apart + at, whole, many));
-#pragma unroll
-      for (int e = 0; e < each; ++e) g.at[e] = __fadd_rn(g.at[e], x.at[e]);
-    }
   using Stored = std::conditional_t<codes, std::uint8_t, bf16>;
   Stored *first = static_cast<Stored*>(t.m) + at, *second = static_cast<Stored*>(t.v) + at;
-  auto m_stored = load_some<each>(first, whole, many), v_stored = load_some<each>(second, whole, many);
+  const auto g_stored = load_some<each, whole>(static_cast<const G*>(t.grad) + at, many);
+  auto m_stored = load_some<each, whole>(first, many), v_stored = load_some<each, whole>(second, many);
   const float m_scale = codes ? t.m_scale[begin / moments_block] : 0, v_scale = codes ? t.v_scale[begin / moments_block] : 0;
   Pack<float, each> w, m, v;
   Pack<T, each> copy;
@@ -316,14 +309,23 @@ __device__ __forceinline__ void step_block(const Numbers& k, const NarrowParamet
   if constexpr (std::is_same_v<T, bf16>) halves = t.rest != nullptr;
   if (halves) {
     if constexpr (std::is_same_v<T, bf16>) {
-      copy = load_some<each>(t.copy + at, whole, many);
-      rest = load_some<each>(t.rest + at, whole, many);
+      copy = load_some<each, whole>(t.copy + at, many);
+      rest = load_some<each, whole>(t.rest + at, many);
 #pragma unroll
       for (int e = 0; e < each; ++e) w.at[e] = copy::join({copy.at[e], rest.at[e]});
     }
   } else {
-    w = load_some<each>(t.master + at, whole, many);
+    w = load_some<each, whole>(t.master + at, many);
   }
+  Pack<float, each> g = widened(g_stored);
+  if constexpr (in_parts)
+    for (int p = 1; p < parts; ++p) {
+      const auto x = widened(load_some<each, whole>(static_cast<const G*>(t.grad) + p * t.apart + at, many));
+#pragma unroll
+      for (int e = 0; e < each; ++e) g.at[e] = __fadd_rn(g.at[e], x.at[e]);
+    }
+  Pack<float, each> step;
+  bool all_usual = true;
 #pragma unroll
   for (int e = 0; e < each; ++e) {
     if constexpr (codes) {
@@ -334,8 +336,17 @@ __device__ __forceinline__ void step_block(const Numbers& k, const NarrowParamet
       v.at[e] = widen(v_stored.at[e]);
     }
     follow_fused(k, g.at[e], m.at[e], v.at[e]);
-    w.at[e] = stepped_fused(k, keep, w.at[e], m.at[e], v.at[e]);
+    const float a = k.step * m.at[e], b = fmaf(root(v.at[e]), k.root2, k.eps);
+    const bool none = k.eps > 0 && __float_as_uint(v.at[e]) == 0 && __float_as_uint(a) == 0;  // of an embedding many have had no gradient
+    step.at[e] = none ? 0 : quotient(a, b);
+    all_usual &= none || usual(v.at[e], a, b);
   }
+  if (!all_usual) {
+#pragma unroll
+    for (int e = 0; e < each; ++e) step.at[e] = k.step * m.at[e] / fmaf(sqrtf(v.at[e]), k.root2, k.eps);
+  }
+#pragma unroll
+  for (int e = 0; e < each; ++e) w.at[e] = fmaf(keep, w.at[e], -step.at[e]);
   if (halves) {
     if constexpr (std::is_same_v<T, bf16>) {
 #pragma unroll
@@ -344,12 +355,12 @@ __device__ __forceinline__ void step_block(const Numbers& k, const NarrowParamet
         copy.at[e] = h.upper;
         rest.at[e] = h.rest;
       }
-      store_some(t.copy + at, copy, whole, many);
-      store_some(t.rest + at, rest, whole, many);
+      store_some<whole>(t.copy + at, copy, many);
+      store_some<whole>(t.rest + at, rest, many);
     }
   } else {
-    store_some(t.master + at, w, whole, many);
-    if (t.copy) store_some(t.copy + at, rounded<T>(w), whole, many);
+    store_some<whole>(t.master + at, w, many);
+    if (t.copy) store_some<whole>(t.copy + at, rounded<T>(w), many);
   }
   float of_m = 0, of_v = 0;
   if constexpr (codes) {
@@ -379,25 +390,28 @@ __device__ __forceinline__ void step_block(const Numbers& k, const NarrowParamet
       v_stored.at[e] = half_of(v.at[e], Noise::second(bits));
     }
   }
-  store_some(first, m_stored, whole, many);
-  store_some(second, v_stored, whole, many);
+  store_some<whole>(first, m_stored, many);
+  store_some<whole>(second, v_stored, many);
 }
 
 // adamw_step_narrow — of moments in 16 or 8 bits: one block of threads per piece of 4096 elements, one warp per block of moments.
 //   reads  gradient, weight, moments, scales     writes  weight, moments, scales, copy
 //   numerics  the bits of the CPU     limit  bandwidth: in 8 bits 16.06 bytes an element, 18.06 with a 16-bit copy, 14.06 in halves, of FP32 gradients
 template <class T, bool in_parts, bool codes>
-__global__ void __launch_bounds__(threads) adamw_step_narrow(const __grid_constant__ NarrowArgs<T> a) {
+__global__ void __launch_bounds__(threads, 4) adamw_step_narrow(const __grid_constant__ NarrowArgs<T> a) {
   const Numbers k = *a.numbers;
   if (k.go == 0) return;
   const NarrowParameter<T>& t = a.table.of(blockIdx.x);
   constexpr int piece = decltype(a.table)::piece, warps = threads / 32;
   const std::int64_t begin = std::int64_t(blockIdx.x - t.first) * piece;
   const int n = int(min(std::int64_t(piece), t.count - begin));
+  const auto block = [&]<bool whole>(int i, int many) {
+    t.narrow ? step_block<whole, in_parts, codes, T, T>(k, t, a.parts, begin + i, many)
+             : step_block<whole, in_parts, codes, T, float>(k, t, a.parts, begin + i, many);
+  };
   for (int i = int(threadIdx.x) / 32 * int(moments_block); i < n; i += warps * int(moments_block)) {
     const int many = min(int(moments_block), n - i);
-    t.narrow ? step_block<in_parts, codes, T, T>(k, t, a.parts, begin + i, many)
-             : step_block<in_parts, codes, T, float>(k, t, a.parts, begin + i, many);
+    t.aligned&& many == moments_block ? block.template operator()<true>(i, many) : block.template operator()<false>(i, many);
   }
 }
 

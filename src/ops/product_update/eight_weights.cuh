@@ -1,28 +1,10 @@
-// The AdamW update of eight weights in registers, interleaved, with the bits of ops/adamw/step.cuh. The language's square root and division
-// each cost a branch and a call. So there is a fast path without them, and one shared slow branch for all eight weights if any number
-// is special (zero, denormal, infinite, NaN).
+// The AdamW update of eight weights in registers, interleaved, with the bits of ops/adamw/step.cuh: roots and quotients without a branch, and one
+// slow branch for all eight weights if any number is special (zero, denormal, infinite, NaN).
 #pragma once
-#include "gpu/mma.cuh"
 #include "ops/adamw/step.cuh"
 #include "ops/copy/split.h"
 
 namespace headroom::product_update {
-
-// The bits of √x and a/b where usual() says so.
-__device__ __forceinline__ float root(float x) {
-  const float y = reciprocal_root_near(x), s = x * y;
-  return fmaf(fmaf(-s, s, x), y * 0.5f, s);
-}
-__device__ __forceinline__ float quotient(float a, float b) {
-  const float near = reciprocal_near(b), r = fmaf(near, fmaf(-b, near, 1), near), q = a * r;
-  return fmaf(r, fmaf(-b, q, a), q);
-}
-__device__ __forceinline__ bool usual(float v, float a, float b) {  // √v, a/b, remainders and intermediates are normal numbers
-  const auto within = [](std::uint32_t x, std::uint32_t low, std::uint32_t high) { return x - low <= high - low; };
-  const auto power = [](int e) { return std::uint32_t(e + 127) << 23; };
-  return within(__float_as_uint(v), 0x0d000000u, 0x7f7fffffu) && within(__float_as_uint(a) & 0x7fffffffu, power(-96), power(60)) &&
-         within(__float_as_uint(b), power(-30), power(30));
-}
 
 // Four neighbours and four more: gradients and the weights' halves are 16 bits each, two in a word. fused: as moments that are not FP32 have
 // it (ops/adamw/moments.h).
@@ -37,9 +19,9 @@ __device__ __forceinline__ void advance_eight(const adamw::Numbers& k, const uin
   for (int i = 0; i < 8; ++i) {
     float &first = part(m, i), &second = part(v, i);
     adamw::follow(k, __uint_as_float(i % 2 ? word(g, i) & 0xffff0000u : word(g, i) << 16), first, second);
-    const float a = k.step * first, b = adamw::divisor(k, root(second));
-    step[i] = quotient(a, b);
-    all_usual &= usual(second, a, b);
+    const float a = k.step * first, b = adamw::divisor(k, adamw::root(second));
+    step[i] = adamw::quotient(a, b);
+    all_usual &= adamw::usual(second, a, b);
   }
   if (!all_usual) {
 #pragma unroll
