@@ -60,7 +60,8 @@ At kind_of(const OpCall& op, std::int64_t head_dim) {
     case Work::attention_parts:
       return head_dim <= 64 ? backward ? attention_64_backward : attention_64 : backward ? attention_128_backward : attention_128;
     case Work::matmul: return backward ? gradient_product : product;
-    case Work::update: return update;
+    case Work::update:
+    case Work::rounding_update: return update;
     case Work::loss: return loss;
     default: return elementwise;
   }
@@ -122,6 +123,9 @@ double tiled_attention(const OpCall& op, const Recipe& r, int units) {
 double ceiling_ms(const OpCall& op, const Recipe& r, const Ceilings& c, int units) {
   const double ms = roofline_ms(op, r.precision, c);
   const Sides& s = op.cost.sides;
+  // Rounding at random is instructions: an H200 takes as long for an element as for 327 operations of FP32 in 16 bits and 360 in 8, and memory less.
+  if (op.work == Work::rounding_update && units > 0)
+    return std::max(ms, op.cost.flops / 15 * (r.holding.moments == Moments::eight ? 360 : 327) / c.fp32_flops * 1e3);
   if (s.m * s.n * s.k * s.batch == 0 || units == 0) return ms;
   if (op.work != Work::matmul) return ms * tiled_attention(op, r, units);
   const double whole = r.precision.dtype == DType::f32 ? 1 : 2,

@@ -30,10 +30,11 @@ enum class Work : std::uint8_t {
   rotary,
   loss,
   residual,
-  update
+  update,
+  rounding_update,  // an update whose moments are rounded at random
 };
-constexpr std::array<std::string_view, 10> work_names = {"other", "matmul", "softmax", "fused attention", "attention",
-                                                         "norm",  "rotary", "loss",    "residual",        "update"};
+constexpr std::array<std::string_view, 11> work_names = {"other",  "matmul", "softmax",  "fused attention", "attention",      "norm",
+                                                         "rotary", "loss",   "residual", "update",          "rounding update"};
 constexpr std::string_view name_of(Work w) { return work_names[std::size_t(w)]; }
 
 enum class Making : std::uint8_t { values, gradients };  // what an op makes: gradients are made in backward alone, values also there

@@ -215,6 +215,22 @@ TEST(ExpectedTime, AFitOfNothingStaysNearTheRoofline) {
   EXPECT_EQ(e.within, 1);
 }
 
+// An H200 took 1.06 times as long for the update with 8-bit moments as with whole ones, which move nearly twice the bytes (bench/results).
+TEST(ExpectedTime, SmallerMomentsAreLimitedByTheirRounding) {
+  Recipe r{model_described("large"), 1, 64, {DType::bf16}};
+  r.holding.masters = Masters::halves;
+  const auto update_ms = [&](Moments moments) {
+    Recipe with = r, without = r;
+    with.holding.moments = moments;
+    without.purpose = Purpose::gradients;
+    const Device d = device_described("h200");
+    return forecast(with, d, 1).expected->ms - forecast(without, d, 1).expected->ms;
+  };
+  const double whole = update_ms(Moments::whole), half = update_ms(Moments::half), eight = update_ms(Moments::eight);
+  EXPECT_NEAR(half / whole, 6.03 / 6.08, 0.1);
+  EXPECT_NEAR(eight / whole, 6.65 / 6.08, 0.1);
+}
+
 double width(const Expected& e) { return e.high_ms / e.low_ms; }
 
 TEST(ExpectedTime, IsWiderAndSaysWhyWhereLessWasMeasured) {
