@@ -369,9 +369,16 @@ class TrainingOnCardsTest(unittest.TestCase):
         from torch import nn
 
         def body(comm):
+            class Block(nn.Module):  # torch 2.11 compiles no bare nn.Sequential
+                def __init__(self):
+                    super().__init__()
+                    self.up, self.down = nn.Linear(64, 256), nn.Linear(256, 64)
+
+                def forward(self, x):
+                    return self.down(nn.functional.gelu(self.up(x)))
+
             torch.manual_seed(0)
-            net = nn.Sequential(*(nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64)) for _ in range(4))).cuda()
-            twin = nn.Sequential(*(nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64)) for _ in range(4))).cuda()
+            net, twin = (nn.Sequential(*(Block() for _ in range(4))).cuda() for _ in range(2))
             twin.load_state_dict(net.state_dict())
             compiled = []
 
