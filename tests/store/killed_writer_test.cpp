@@ -77,9 +77,12 @@ TEST_F(KilledWriter, IsReadByWhoMayNotWrite) {
     fs::permissions(folder_, fs::perms(0555));
     const std::string before = bytes(file_), journal = bytes(file_ + "-journal");
     const bool root = geteuid() == 0;
-    if (root) { ASSERT_EQ(seteuid(65534), 0); }  // permissions bind everyone else
+    std::error_code unreached;
+    if (root) { ASSERT_EQ(seteuid(65534), 0); }                     // permissions bind everyone else
+    const bool reached = fs::exists(fs::status(file_, unreached));  // a root directory of 0700 binds everyone else, too
     const std::string said = seen(Results::Access::read);
     if (root) { ASSERT_EQ(seteuid(0), 0); }
+    if (!reached) GTEST_SKIP() << "another user does not reach " << file_;
     EXPECT_NE(said.find(what_counts[write]), std::string::npos) << write << ": " << said;
     EXPECT_TRUE(bytes(file_) == before && bytes(file_ + "-journal") == journal) << "left as it was";
     EXPECT_TRUE(fs::is_empty(elsewhere)) << "the copy is gone";

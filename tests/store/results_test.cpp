@@ -161,8 +161,11 @@ TEST_F(Store, ADirectoryAMissingFileAndAReadOnlyOneAreSaidInOneLine) {
     fs::permissions(folder_, fs::perms::all);
     ASSERT_EQ(seteuid(65534), 0);
   }
+  std::error_code unreached;
+  const bool reached = fs::exists(fs::status(file_, unreached));  // a root directory of 0700 binds everyone else, too
   const std::string said = refusal();
   if (root) { ASSERT_EQ(seteuid(0), 0); }
+  if (!reached) GTEST_SKIP() << "another user does not reach " << file_;
   EXPECT_NE(said.find("cannot be written to"), std::string::npos) << said;
   EXPECT_EQ(said.find('\n'), std::string::npos);
 }
