@@ -118,14 +118,17 @@ double tiled_attention(const OpCall& op, const Recipe& r, int units) {
   return longer * std::max(1.0, last * units / blocks);
 }
 
+// Moments that are rounded at random cost instructions, more than memory takes meanwhile: an H200 needs as long for an element as for so many
+// operations in FP32 (bench/results/h200_ops_time_capped_moments_2026-11-26.txt: 161 and 146 thousand million elements a second).
+double rounding_flops(Moments m) { return m == Moments::eight ? 360 : 327; }
+
 // An op at its ceilings, its shape included. A full card holds its clock back for its power, so that of what products lose to waves a part comes back:
 // in FP32, which takes less power, less than in 16 and 8 bits.
 double ceiling_ms(const OpCall& op, const Recipe& r, const Ceilings& c, int units) {
   const double ms = roofline_ms(op, r.precision, c);
   const Sides& s = op.cost.sides;
-  // Rounding at random is instructions: an H200 takes as long for an element as for 327 operations of FP32 in 16 bits and 360 in 8, and memory less.
   if (op.work == Work::rounding_update && units > 0)
-    return std::max(ms, op.cost.flops / 15 * (r.holding.moments == Moments::eight ? 360 : 327) / c.fp32_flops * 1e3);
+    return std::max(ms, op.cost.flops / adamw::flops_of_element * rounding_flops(r.holding.moments) / c.fp32_flops * 1e3);
   if (s.m * s.n * s.k * s.batch == 0 || units == 0) return ms;
   if (op.work != Work::matmul) return ms * tiled_attention(op, r, units);
   const double whole = r.precision.dtype == DType::f32 ? 1 : 2,

@@ -255,13 +255,15 @@ TEST_F(Clockwork, StridedOperandsCostByTheElement) {
   EXPECT_EQ(work.bytes, 1000 * 128 * 2 * 12.0);
 }
 
-TEST_F(Clockwork, AnOddSideMakesA16BitProductSlow) {
+Product in_bf16(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch = 1) {
   Product p{};
-  p.m = 50'256;
-  p.n = 2048;
-  p.k = 768;
-  p.batch = 1;
+  p.m = m, p.n = n, p.k = k, p.batch = batch;
   p.type_a = p.type_b = p.type_c = 14;
+  return p;
+}
+
+TEST_F(Clockwork, AnOddSideMakesA16BitProductSlow) {
+  Product p = in_bf16(50'256, 2048, 768);
   const Rates r = rates_of_h200();
   const double even = seconds_of(p, r);
   p.m = 50'257;
@@ -269,12 +271,7 @@ TEST_F(Clockwork, AnOddSideMakesA16BitProductSlow) {
 }
 
 TEST_F(Clockwork, AConvolutionOfSingleChannelsTakesAsLongAsMemory) {
-  Product p{};
-  p.m = 49'152;
-  p.n = 1;
-  p.k = 9;
-  p.batch = 128;
-  p.type_a = p.type_b = p.type_c = 14;
+  Product p = in_bf16(49'152, 1, 9, 128);
   const Rates r = rates_of_h200();
   const double bytes = 2.0 * double(p.m) * double(p.batch) * 2;
   const double s = seconds_of(p, "cuDNN convolution, forward", r);
@@ -304,15 +301,7 @@ TEST_F(Clockwork, PlacesOfASequenceCostTheHostALaunchEach) {
 }
 
 TEST_F(Clockwork, AProductTakesLongerWithMoreOfAnything) {
-  const auto seconds = [](std::int64_t m, std::int64_t n, std::int64_t k) {
-    Product p{};
-    p.m = m;
-    p.n = n;
-    p.k = k;
-    p.batch = 1;
-    p.type_a = p.type_b = p.type_c = 14;
-    return seconds_of(p, rates_of_h200());
-  };
+  const auto seconds = [](std::int64_t m, std::int64_t n, std::int64_t k) { return seconds_of(in_bf16(m, n, k), rates_of_h200()); };
   for (const std::int64_t size : {64, 768, 1000, 4096, 16384}) {
     EXPECT_LE(seconds(size, size, size), seconds(2 * size, size, size)) << "a wave may have room for more";
     EXPECT_LE(seconds(size, size, size), seconds(size, 2 * size, size));

@@ -14,6 +14,8 @@ namespace headroom::adamw {
 
 enum Field : int { loss_scale, good_updates, updates, grad_norm, factor, skipped, rate, seed, state_size = 8 };
 
+inline constexpr double flops_of_element = 15;  // of an update, in its account
+
 struct Hyper {
   double lr = 1e-3;  // the caller passes it to set_rate
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, decay = 0.1;
