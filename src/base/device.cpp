@@ -69,8 +69,13 @@ std::string plain(std::string_view typed) {
 const Device* known_device(std::string_view typed) {
   const std::string wanted = plain(typed);
   if (wanted.empty()) return nullptr;
-  for (const Device& d : known_devices())
-    if (wanted == plain(d.key) || wanted == plain(d.name) || wanted == plain(d.key) + std::to_string(d.memory_bytes >> 30)) return &d;
+  const Known& all = known();
+  for (std::size_t i = 0; i < all.devices.size(); ++i) {
+    const Device& d = all.devices[i];
+    if (wanted == plain(d.key) || wanted == plain(d.name) || wanted == plain(all.by_driver[i]) ||
+        wanted == plain(d.key) + std::to_string(d.memory_bytes >> 30))
+      return &d;
+  }
   return nullptr;
 }
 

@@ -45,6 +45,9 @@ struct Device {
   std::shared_ptr<const Efficiencies> efficiencies;  // the share of its ceilings that steps reach; null: unknown
 };
 
+// NVIDIA's cards before Ampere have none, and PyTorch emulates it there.
+inline bool computes_bf16(const Device& d) { return d.kind == DeviceKind::cpu || d.sm >= 80; }
+
 Device cpu_device();                                     // this machine
 const std::vector<Device>& known_devices();              // devices.json, built in
 Device device_described(std::string_view name_or_file);  // "h200", or a path of a JSON file; an Error lists the names

@@ -17,6 +17,19 @@ std::string number_in_words(double x) {
   return std::abs(x) >= 1e4 ? fmt::format("{:.0f}", x) : fmt::format("{:.4g}", x);
 }
 
+std::string estimate_in_words(double x, double low, double high) {
+  const auto step = [&](double of) {  // two digits; three where the ends are within a tenth
+    const double digits = high - low > 0.1 * x ? 1 : 2;
+    return std::pow(10.0, std::floor(std::log10(of)) - digits);
+  };
+  const auto rounded = [&](double of) {
+    if (!(of > 0 && std::isfinite(of))) return number_in_words(of);
+    const double known = std::round(of / step(of)) * step(of);
+    return known >= 1e4 && known < 1e15 ? fmt::format("{:.0f}", known) : number_in_words(known);
+  };
+  return fmt::format("{} ({} to {})", rounded(x), rounded(low), rounded(high));
+}
+
 std::string bytes_in_words(double bytes) {
   constexpr std::string_view units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   std::size_t unit = 0;

@@ -91,10 +91,6 @@ Record with_origin(Record r, const Common& common) {
       r.add(Part{Note{fmt::format("Made by {} on {} UTC, {}, headroom {}{}.", o.command, o.date, o.machine, o.version, commit)}}));
 }
 
-TextLook look_of(int code) {
-  using enum TextLook::Answer;
-  return {columns_of_output(), colour_is_welcome(), code == yes ? good : bad};
-}
 }  // namespace
 
 void remember_command(std::span<char*> words) {
@@ -103,10 +99,12 @@ void remember_command(std::span<char*> words) {
     command_typed += (command_typed.empty() ? "" : " ") + as_typed_in_a_shell(command_typed.empty() ? program_of(word) : word);
 }
 
-int deliver(const Record& record, const Common& common, int code) {
+namespace {
+int deliver(const Record& record, const Common& common, int code, TextLook::Answer answer) {
   if (common.silent) return code;
   const bool for_reader = common.out.empty() && common.format == Format::text;
-  const std::string text = for_reader ? render_text(record, look_of(code)) : render(with_origin(record, common), common.format);
+  const std::string text = for_reader ? render_text(record, {columns_of_output(), colour_is_welcome(), answer})
+                                      : render(with_origin(record, common), common.format);
   if (common.out.empty()) {
     print(text);
     return code;
@@ -120,5 +118,12 @@ int deliver(const Record& record, const Common& common, int code) {
   say(fmt::format("wrote {}", common.out));
   return code;
 }
+}  // namespace
+
+int deliver(const Record& record, const Common& common, int code) {
+  return deliver(record, common, code, code == yes ? TextLook::Answer::good : TextLook::Answer::bad);
+}
+
+int deliver_stopped(const Record& record, const Common& common) { return deliver(record, common, failed, TextLook::Answer::none); }
 
 }  // namespace headroom::cli

@@ -13,7 +13,10 @@ namespace headroom::cli {
 int show(studies::Outcome outcome, const Common& common) {
   const int code = outcome.answer == studies::Answer::yes ? yes : outcome.answer == studies::Answer::no ? no : failed;
   if (common.format == Format::html && !common.silent) outcome.record = studies::with_charts(std::move(outcome.record));
-  deliver(outcome.record, common, code);
+  if (outcome.stopped)
+    deliver_stopped(outcome.record, common);
+  else
+    deliver(outcome.record, common, code);
   const std::string of_store = outcome.life ? outcome.life->finish() : "";  // now that the answer is out
   for (const std::string& line : {outcome.said, of_store})
     if (!line.empty() && !common.silent) say(line);

@@ -8,12 +8,38 @@
 
 namespace headroom::cli {
 
+namespace {
+
+constexpr const char *each_gpus = "--per-device-train-batch-size", *accumulation = "--gradient-accumulation-steps";
+
+// Their batch is of one GPU, where plan's is of all; both may be said, with the same meaning as there.
+void add_words_of_trainers(CLI::App& app, std::string& each, std::string& accumulated) {
+  app.add_option(fmt::format("{},--per-device-batch-size,--per-gpu-train-batch-size,--micro-batch-size", each_gpus), each)->group("");
+  app.add_option(accumulation, accumulated)->group("");
+}
+
+void check_words_of_trainers(const CLI::App& app, const std::string& each, const std::string& accumulated) {
+  check(each.empty() || app.count("--batch") == 0, Code::bad_argument, "{} is of one GPU, --batch of all; leave one of them out",
+        each_gpus);
+  check(accumulated.empty() || !each.empty(), Code::bad_argument,
+        "{}: plan chooses micro-batches itself; say --batch, of all together, or {} too", accumulation, each_gpus);
+}
+
+std::int64_t batch_of_all(const std::string& each, const std::string& accumulated, int gpus) {
+  const std::int64_t micro = parse_integer(each, each_gpus, {1, 4096});
+  return micro * gpus * (accumulated.empty() ? 1 : parse_integer(accumulated, accumulation, {1, 4096}));
+}
+
+}  // namespace
+
 Run plan(CLI::App& app, Common& common) {
   struct Asked {
     studies::Plan study;
     ModelOptions model;
+    std::string each, accumulated;  // the words of PyTorch's trainers, of one GPU
   };
   auto a = std::make_shared<Asked>();
+  add_words_of_trainers(app, a->each, a->accumulated);  // first: after the last group of a help a hidden one leaves an empty line
   add_model(app, a->model);
   add_described(app, a->study);
   group_by_subject(app);
@@ -29,7 +55,11 @@ Run plan(CLI::App& app, Common& common) {
   common.machine = Machine::described;
   return [a, &app, &common] {
     studies::Plan p = a->study;
-    if (app.count("--batch") == 0 && p.use != studies::ModelUse::inference && p.batch % p.gpus != 0) p.batch = p.gpus;
+    check_words_of_trainers(app, a->each, a->accumulated);
+    if (!a->each.empty())
+      p.batch = batch_of_all(a->each, a->accumulated, p.gpus);
+    else if (app.count("--batch") == 0 && p.use != studies::ModelUse::inference && p.batch % p.gpus != 0)
+      p.batch = p.gpus;
     p.model = a->model.model();
     p.device = account_device(common);
     const bool gpu = p.device.kind == DeviceKind::cuda;

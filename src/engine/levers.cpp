@@ -34,7 +34,10 @@ std::string word_of(const std::optional<T>& x) {
 
 std::vector<std::string> trained_precisions() { return WordsOf<Precision>::all(); }
 
-Precision usual_precision(const Device& d) { return d.kind == DeviceKind::cuda ? Precision{DType::bf16} : Precision{}; }
+Precision usual_precision(const Device& d) {
+  if (d.kind == DeviceKind::cpu) return {};
+  return {computes_bf16(d) ? DType::bf16 : DType::f16};
+}
 
 std::vector<std::string> attention_families() {
   std::vector<std::string> words;

@@ -40,7 +40,7 @@ template <template <class> class Say>
 inline constexpr bool is_levers<LeversOf<Say>> = true;
 
 std::vector<std::string> trained_precisions();  // as words
-Precision usual_precision(const Device&);       // the default: bf16 on a GPU, FP32 on a CPU
+Precision usual_precision(const Device&);       // the default: bf16 on a GPU (fp16 before Ampere), FP32 on a CPU
 std::vector<std::string> attention_families();
 
 template <class L>

@@ -294,9 +294,18 @@ std::string plain(std::string_view typed) {
 std::span<const Published> published_models() { return all; }
 
 const Published* published_model(std::string_view typed) {
-  const std::string wanted = plain(typed);
-  const auto* found = std::find_if(std::begin(all), std::end(all), [&](const Published& p) { return plain(p.name) == wanted; });
-  return wanted.empty() || found == std::end(all) ? nullptr : found;
+  std::string wanted = plain(typed);
+  const auto named = [&](const auto& name_of) {
+    const auto* found = std::find_if(std::begin(all), std::end(all), [&](const Published& p) { return name_of(p) == wanted; });
+    return wanted.empty() || found == std::end(all) ? nullptr : found;
+  };
+  if (const Published* p = named([](const Published& one) { return plain(one.name); })) return p;
+  const auto without_points = [](std::string name) {  // llama-3-1-8b
+    std::erase(name, '.');
+    return name;
+  };
+  wanted = without_points(wanted);
+  return named([&](const Published& one) { return without_points(plain(one.name)); });
 }
 
 }  // namespace headroom::engine

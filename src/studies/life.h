@@ -73,6 +73,7 @@ struct Outcome {
   Answer answer = Answer::yes;
   std::optional<Life> life{};  // to finish once the record is shown; empty if it was cut short or keeps nothing
   std::string said{};          // a line beside the record: the run's name, what to do next
+  bool stopped = false;        // by a signal; what was found until then holds, so the first line is not that of a failure
 };
 inline Outcome yes_or_no(Record record, bool yes) { return {std::move(record), yes ? Answer::yes : Answer::no}; }
 

@@ -114,6 +114,14 @@ TEST(Device, IsFoundAsItsDriverNamesIt) {
   EXPECT_EQ(known_as("NVIDIA H200")->key, "h200");
   EXPECT_EQ(known_as("NVIDIA H1000"), nullptr);
   EXPECT_EQ(name_by_driver(device_described("a100-40")), "NVIDIA A100-SXM4-40GB");
+  for (const auto& [typed, key] : {std::pair{"NVIDIA A100-SXM4-80GB", "a100"},
+                                   {"a100-sxm4-40gb", "a100-40"},
+                                   {"NVIDIA H100 80GB HBM3", "h100"},
+                                   {"Tesla T4", "t4"},
+                                   {"Tesla V100-SXM2-32GB", "v100"}}) {
+    ASSERT_NE(known_device(typed), nullptr) << typed;
+    EXPECT_EQ(known_device(typed)->key, key) << typed;
+  }
   EXPECT_EQ(name_by_driver(cpu_device()), cpu_device().name);
   for (const Device& d : known_devices())
     for (const std::string& name : {name_by_driver(d), d.name}) EXPECT_EQ(known_as(name)->key, d.key) << name;

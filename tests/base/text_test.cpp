@@ -91,5 +91,12 @@ TEST(Device, ThisMachineHasMemoryAndCores) {
   EXPECT_FALSE(d.name.empty());
 }
 
+TEST(Text, AnEstimateHasTheDigitsThatItsIntervalLetsBeKnown) {
+  EXPECT_EQ(estimate_in_words(962.3, 581.2, 1893), "960 (580 to 1900)");
+  EXPECT_EQ(estimate_in_words(26846, 26100, 27400), "26800 (26100 to 27400)");
+  EXPECT_EQ(estimate_in_words(1099000, 843000, 1.34e6), "1100000 (840000 to 1300000)");
+  EXPECT_EQ(estimate_in_words(0.0321, 0.02, 0.05), "0.032 (0.02 to 0.05)");
+}
+
 }  // namespace
 }  // namespace headroom

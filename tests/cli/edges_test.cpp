@@ -182,12 +182,26 @@ TEST_F(Edges, OtherProgramsWordsFindTheirWay) {
   EXPECT_EQ(ours, theirs);
   EXPECT_EQ(ours,
             row("memory model --model_name small --batch_size=2 --max_seq_length 64 --dtype bf16 --variant flash --device h100 --gpus 2"));
+  EXPECT_EQ(ours, row("memory model --model small --per_device_train_batch_size 2 --len 64 --dtype bf16 --attention flash --device h100 "
+                      "--nproc_per_node 2"));
   const std::string attention = "attention --device cpu --batch 1 --dim 16 --len 16 --steps 1 --warmup 0";
   EXPECT_EQ(row(attention + " --dtype bf16 --variant plain")["dtype"], "bf16");
   EXPECT_EQ(row(attention + " --precision bf16 --attention plain")["variant"], "plain");
   refused("memory model --sequences 3", 2, "there is no option --sequences");
   refused("plan --device 4900", 2, "did you mean 'rtx4090'?");
   refused("plan --device GB200", 2, "did you mean 'b200'?");
+}
+
+// A trainer's batch is of one GPU, plan's of all.
+TEST_F(Edges, PlanTakesATrainersBatchOfEachGpu) {
+  const auto plan = [&](const std::string& words) {
+    return Json::parse(run("plan --model small --len 64 --device h100 --gpus 2 --most 1 --format json " + words).out)["notes"][0];
+  };
+  EXPECT_EQ(plan("--per_device_train_batch_size 2 --gradient_accumulation_steps=4"), plan("--batch 16"));
+  EXPECT_EQ(plan("--micro-batch-size 2"), plan("--batch 4"));
+  EXPECT_NE(plan("--batch 16"), plan("--batch 4"));
+  refused("plan --batch 2 --per-device-train-batch-size 2", 2, "--batch");
+  refused("plan --gradient-accumulation-steps 2", 2, "--per-device-train-batch-size");
 }
 
 // Everything that outlives the terminal says what made it.

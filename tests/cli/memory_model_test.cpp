@@ -158,7 +158,7 @@ TEST_F(ModelProgram, WhatIsNotSaidIsUsual) {
 TEST_F(ModelProgram, AModelThatAnswersIsHeldAsItIsServed) {
   const std::string model = "memory model --phase inference --model gpt-oss-20b --device 4090 --len 4096 ";
   const Json j = answer(model + "--batch 8"), whole = answer(model + "--batch 8 --weights precision", 3);
-  EXPECT_EQ(j["answer"].get<std::string>().find("Fits NVIDIA GeForce RTX 4090: "), 0u) << j["answer"];
+  EXPECT_EQ(j["answer"].get<std::string>().find("Fits on NVIDIA GeForce RTX 4090: "), 0u) << j["answer"];
   EXPECT_NE(j["answer"].get<std::string>().find("at most"), std::string::npos) << "a bound that says so: " << j["answer"];
   EXPECT_EQ(j["rows"][0]["weights"], "mxfp4");
   EXPECT_NE(whole["answer"].get<std::string>().find("Least that would fit: "), std::string::npos) << whole["answer"];

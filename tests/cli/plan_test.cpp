@@ -1,5 +1,6 @@
 // `headroom plan` as a user meets it: what fits, what each setting costs, and the ways to share a step.
 #include <map>
+#include <regex>
 #include <set>
 
 #include "tests/cli/model_program.h"
@@ -23,8 +24,8 @@ TEST_F(ModelProgram, ThePlanOfAModelThatFitsIsFastestFirst) {
   ASSERT_EQ(small["rows"].size(), 1u) << "the nearest";
   EXPECT_EQ(small["rows"][0]["peak_bytes"], least);
   const std::string answer_in_a_line = small["answer"];
-  EXPECT_EQ(answer_in_a_line.find("Does not fit NVIDIA H200: it needs "), 0u) << answer_in_a_line;
-  EXPECT_EQ(j["answer"].get<std::string>().find("Fits NVIDIA H200: "), 0u) << j["answer"];
+  EXPECT_EQ(answer_in_a_line.find("Does not fit on NVIDIA H200: it needs "), 0u) << answer_in_a_line;
+  EXPECT_EQ(j["answer"].get<std::string>().find("Fits on NVIDIA H200: "), 0u) << j["answer"];
 }
 
 TEST_F(ModelProgram, ASizeAloneNamesTheModelsOfThatSize) {
@@ -242,7 +243,7 @@ TEST_F(ModelProgram, OnTheCpuThePlanTakesTheCeilingsMeasuredLast) {
 TEST_F(ModelProgram, ThePlanAsPyTorchKnowsHowPeopleFineTune) {
   const Json j = answer("plan --as pytorch --model llama-3.1-8b --batch 2 --len 2048 --device 4090 --most 1");
   EXPECT_EQ(j["fits"], true);
-  EXPECT_EQ(j["answer"].get<std::string>().find("Fits NVIDIA GeForce RTX 4090: "), 0u) << j["answer"];
+  EXPECT_EQ(j["answer"].get<std::string>().find("Fits on NVIDIA GeForce RTX 4090: "), 0u) << j["answer"];
   std::map<std::string, Json> ways;
   for (const Json& row : j["ways"]) ways[row["way"]] = row;
   EXPECT_EQ(ways.at("all parameters, FP32, AdamW")["fits"], false);
@@ -258,22 +259,51 @@ TEST_F(ModelProgram, ThePlanAsPyTorchKnowsHowPeopleFineTune) {
   }
   const Json none = answer("plan --as pytorch --model llama-3.1-70b --batch 8 --len 8192 --device H100 --memory 30 --most 1", 3);
   EXPECT_EQ(none["fits"], false);
-  EXPECT_EQ(none["answer"].get<std::string>().find("Does not fit NVIDIA H100 SXM: "), 0u) << none["answer"];
+  EXPECT_EQ(none["answer"].get<std::string>().find("Does not fit on NVIDIA H100 SXM: "), 0u) << none["answer"];
   const Json more = answer("plan --as pytorch --model llama-3.1-70b --batch 1 --len 2048 --device h100 --most 1 --precision bf16");
   EXPECT_EQ(more["fits"], true) << "QLoRA";
+}
+
+// A card without bf16 arithmetic is planned in fp16, and bf16 there is called what it is.
+TEST_F(ModelProgram, ACardBeforeAmpereTrainsInFp16) {
+  for (const std::string card : {"T4", "V100"}) {
+    const Json j = answer("plan --as pytorch --model qwen3-0.6b --batch 2 --len 1024 --most 1 --device " + card);
+    EXPECT_NE(j.dump().find("PyTorch emulates it there"), std::string::npos) << card;
+    EXPECT_EQ(j["rows"][0]["precision"], "fp16") << card;
+    for (const Json& row : j["ways"]) EXPECT_EQ(row["way"].get<std::string>().find("bf16"), std::string::npos) << row["way"];
+    const std::string step =
+        "memory model --as pytorch --model qwen3-0.6b --batch 1 --len 256 --lora 8 --attention flash --device " + card + " --precision ";
+    EXPECT_NE(answer(step + "bf16").dump().find("no bf16 arithmetic"), std::string::npos);
+    EXPECT_EQ(answer(step + "fp16").dump().find("no bf16 arithmetic"), std::string::npos);
+  }
+  EXPECT_EQ(answer("plan --as pytorch --model qwen3-0.6b --batch 2 --len 1024 --most 1 --device a10").dump().find("emulates"),
+            std::string::npos);
+}
+
+// What the answer says of speed has its interval, and no more digits than that lets be known.
+TEST_F(ModelProgram, AnEstimateHasAnIntervalAndNoFalseDigits) {
+  for (const std::string plan : {"plan --as pytorch --model llama-3.2-1b --batch 2 --len 1024 --device 4090 --most 1",
+                                 "plan --model small --batch 4 --len 1024 --device h200 --most 1"}) {
+    const std::string line = answer(plan)["answer"];
+    std::smatch m;
+    ASSERT_TRUE(std::regex_search(line, m, std::regex("about ([0-9]+) \\(([0-9]+) to ([0-9]+)\\) tokens/s"))) << line;
+    const double about = std::stod(m[1]), low = std::stod(m[2]), high = std::stod(m[3]);
+    EXPECT_TRUE(low < about && about < high) << line;
+    EXPECT_LE(std::regex_replace(m.str(1), std::regex("0+$"), "").size(), high - low > 0.12 * about ? 2u : 3u) << line;
+  }
 }
 
 // The first line says by what combination a step fits, and that combination does.
 TEST_F(ModelProgram, TheAccountAnswersFirst) {
   const Json j = answer("memory model --as pytorch --model llama-3.2-1b --batch 4 --len 1024 --device 4090 --memory 12", 3);
   const std::string line = j["answer"];
-  EXPECT_EQ(line.find("Does not fit NVIDIA GeForce RTX 4090: it needs "), 0u) << line;
+  EXPECT_EQ(line.find("Does not fit on NVIDIA GeForce RTX 4090: it needs "), 0u) << line;
   EXPECT_NE(line.find("Least that would fit: "), std::string::npos) << line;
   for (const Json& row : j["mitigations"]) {
     if (row["instead"] == "as it is") continue;
     EXPECT_GT(row["saves_bytes"].get<double>(), 0.004 * j["mitigations"][0]["peak_bytes"].get<double>()) << row;
   }
-  EXPECT_EQ(answer("memory model --as pytorch --len 16" + small_model)["answer"].get<std::string>().find("Fits NVIDIA H200: "), 0u);
+  EXPECT_EQ(answer("memory model --as pytorch --len 16" + small_model)["answer"].get<std::string>().find("Fits on NVIDIA H200: "), 0u);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // of its lines has to come, in their order; "…" stands for lines that are left out. A forecast of a PyTorch program needs PyTorch:
 // tests/python/forecast_program_test.py runs that block again, and here only its values' and tables' names are held against a forecast.
 // What its table of speeds says of a card is what the card's file holds.
+#include <map>
 #include <regex>
 
 #include "studies/bench/rows.h"
@@ -109,6 +110,23 @@ TEST_F(Readme, SpeedsAreThoseOfTheCardsFile) {
     }
     EXPECT_NE(row("[training step]").find(steps), std::string::npos) << "README is stale: " << steps;
   }
+}
+
+// A record of bench/peers/llm_c.py: each shape's ms of llm.c over ours, with the engine's usual levers.
+TEST_F(Readme, SpeedBesideLlmCIsThatOfItsRecord) {
+  const fs::path source = HEADROOM_SOURCE_DIR;
+  const std::string page = text_of(source / "README.md"), file = "bench/results/h200_llm_c_2026-11-26.json";
+  const auto at = page.find("[llm.c](" + file + ")");
+  ASSERT_NE(at, std::string::npos);
+  std::map<std::string, double> theirs;
+  std::string said;
+  for (const Json& row : Json::parse(text_of(source / file))) {
+    const std::string shape = row["layers"].dump() + " × " + row["batch"].dump();
+    if (row["who"] == "llm.c") theirs[shape] = row["ms"];
+    if (row["who"] == "headroom") said += (said.empty() ? "" : " · ") + fmt::format("{:.2f}", theirs.at(shape) / row["ms"].get<double>());
+  }
+  const std::string line = page.substr(at, page.find('\n', at) - at);
+  EXPECT_NE(line.find("| " + said + " |"), std::string::npos) << "README is stale: " << said << " in " << line;
 }
 
 }  // namespace

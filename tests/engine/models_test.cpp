@@ -132,8 +132,8 @@ TEST(Models, RefusesInOneLineWhatCannotBe) {
 }
 
 TEST(Models, PublishedModelsAreFoundAsPeopleTypeThem) {
-  const char* typed[] = {"llama-3.1-8b", "Llama-3.1-8B", "meta-llama/Llama-3.1-8B", "meta-llama/Meta-Llama-3.1-8B-Instruct",
-                         "llama_3.1_8b"};
+  const char* typed[] = {"llama-3.1-8b", "Llama-3.1-8B", "meta-llama/Llama-3.1-8B", "meta-llama/Meta-Llama-3.1-8B-Instruct", "llama_3.1_8b",
+                         "llama-3-1-8b", "LLAMA 3-1 8B"};
   for (const char* name : typed) {
     const Decoder c = model_described(name);
     EXPECT_EQ(c.name, "Llama-3.1-8B") << name;

@@ -139,6 +139,7 @@ TEST(Plan, ASearchThatIsStoppedSaysHowFarItCame) {
       p.stop = [&] { return ++asked > after; };
       const Outcome o = plan(p);
       EXPECT_EQ(o.answer, Answer::failed);
+      EXPECT_TRUE(o.stopped) << "its answer is not red";
       EXPECT_NE(o.record.title.find("topped after "), std::string::npos) << o.record.title;
       EXPECT_EQ(o.record.title.find("Does not fit"), std::string::npos) << o.record.title;
       EXPECT_NE(o.said.find(" of "), std::string::npos) << o.said;

@@ -368,6 +368,7 @@ Outcome bench_study(const BenchAsked& asked, const Device& device, int gpus, con
   }
   const auto has = [&](Status s) { return std::any_of(all.begin(), all.end(), [&](const Measured& m) { return m.row.status == s; }); };
   Outcome outcome{record_of(all, tables.size(), device, peers)};
+  outcome.stopped = stopped;
   outcome.answer = stopped || has(Status::failed) ? Answer::failed : has(Status::ok) ? Answer::yes : Answer::no;
   outcome.said = stopped ? life.stopped(fmt::format("after {} of {} tables", all.size(), tables.size())) : life.name();
   if (!stopped) outcome.life.emplace(std::move(life));

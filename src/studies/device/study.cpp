@@ -79,6 +79,7 @@ Outcome device_study(const Device& d, const DeviceAsked& asked, const Host& host
   if (asked.efficiencies && !host.stop()) add_efficiencies(d, measured.ceilings, asked, host, life, outcome.record);
   const bool stopped = host.stop();
   outcome.answer = stopped ? Answer::failed : Answer::yes;
+  outcome.stopped = stopped;
   outcome.said =
       stopped ? life.stopped("before every ceiling was measured", "these are not taken for the machine's; measure again") : life.name();
   if (!stopped) outcome.life.emplace(std::move(life));

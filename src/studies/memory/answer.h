@@ -12,7 +12,8 @@
 
 namespace headroom::studies {
 
-std::string fits_in_words(const Room&, const Device&, std::uint64_t peak);  // "Fits NVIDIA H200: 22.5 GiB of 139 GiB", or "Does not fit …"
+std::string fits_in_words(const Room&, const Device&,
+                          std::uint64_t peak);  // "Fits on NVIDIA H200: 22.5 GiB of 139 GiB", or "Does not fit …"
 
 // Less than this share of a peak is noise: a way that saves less is not shown.
 constexpr double noise_share = 0.005;

@@ -293,9 +293,9 @@ std::string answer_of(const std::vector<PyTorchModelRow>& rows, const Room& room
                       const Combination<LanguageModel>& together) {
   const auto words = [](std::uint64_t b) { return bytes_in_words(double(b)); };
   const auto fitting = std::count_if(rows.begin(), rows.end(), [](const PyTorchModelRow& r) { return r.fits; });
-  std::string answer = rows.size() == 1
-                           ? fits_in_words(room, asked.device, rows.back().needed_bytes - room.overhead_bytes)
-                           : fmt::format("{} of {} rows fit {} in {}", fitting, rows.size(), asked.device.name, words(room.memory_bytes));
+  std::string answer =
+      rows.size() == 1 ? fits_in_words(room, asked.device, rows.back().needed_bytes - room.overhead_bytes)
+                       : fmt::format("{} of {} rows fit on {} in {}", fitting, rows.size(), asked.device.name, words(room.memory_bytes));
   if (rows.back().fits) return answer + ".";
   if (rows.size() > 1) answer += fmt::format("; the last needs {}", words(rows.back().needed_bytes));
   const std::string ways = together.words.empty() ? "as it is" : joined(together.words, " + "),
@@ -496,6 +496,11 @@ Outcome memory_model_as_pytorch(const ModelMemory& asked) {
       : model.parameters == pytorch::Parameters::half ? "parameters, gradients and moments in the precision, without torch.autocast"
                                                       : "FP32 parameters and gradients, torch.autocast for bf16 and fp16")}});
   if (asked.use == ModelUse::train) r.add({Note{in_words(last, time)}});
+  if (last.precision.dtype == DType::bf16 && !computes_bf16(asked.device))
+    r.add(
+        {Note{fmt::format("{} has no bf16 arithmetic: PyTorch emulates it there, and its fused attention takes fp16 and FP32 alone. "
+                          "Programs for this card train in fp16, with a GradScaler: --precision fp16.",
+                          asked.device.name)}});
   if (!room.words.empty()) r.add({Note{room.words}});
   for (const std::string& why : why_more)
     r.add({Note{fmt::format(

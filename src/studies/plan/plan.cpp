@@ -312,13 +312,15 @@ std::string answer_of(const Plan& p, const Forecasts& f) {
   const auto words = [](std::uint64_t b) { return bytes_in_words(double(b)); };
   const Setting& s = f.fitting.empty() ? f.nearest() : named_of(f);
   if (f.fitting.empty() && !f.search.whole())
-    return fmt::format("What fits is not known: stopped after {}, of which none fits {}. The least needs {}, with {}.", f.search.how_far(),
-                       p.device.name, words(f.room.needed_bytes(s.peak())), in_words(s.recipe));
+    return fmt::format("What fits is not known: stopped after {}, of which none fits on {}. The least needs {}, with {}.",
+                       f.search.how_far(), p.device.name, words(f.room.needed_bytes(s.peak())), in_words(s.recipe));
   const std::string stopped = f.search.whole() ? "" : fmt::format(" Stopped after {}: a faster one may fit.", f.search.how_far());
   std::string answer = fmt::format("{}, with {}", fits_in_words(f.room, p.device, s.peak()), in_words(s.recipe));
   if (!f.fitting.empty()) {
     const double tokens = 1e3 * double(p.batch) * double(p.len);
-    if (s.expected) return answer + fmt::format("; about {} tokens/s.", number_in_words(tokens / s.expected->ms)) + stopped;
+    if (const auto& e = s.expected)
+      return answer + fmt::format("; about {} tokens/s.", estimate_in_words(tokens / e->ms, tokens / e->high_ms, tokens / e->low_ms)) +
+             stopped;
     return answer + (s.ms_at_least > 0 ? fmt::format("; at most {} tokens/s.", number_in_words(tokens / s.ms_at_least)) : ".") + stopped;
   }
   answer += fmt::format("{}. What it holds between steps takes {} of that.",
@@ -452,7 +454,7 @@ Outcome plan_of_training(const Plan& p) {
     r.add(Part{Note{"--keep auto finds a level for each block, between those of these rows."}});
   if (p.gpus > 1) add_several_gpus(r, p, f);
   if (f.search.whole()) return yes_or_no(std::move(r), fits);
-  return {std::move(r), Answer::failed, {}, fmt::format("headroom plan: {} after {}", stopped_by(), f.search.how_far())};
+  return {std::move(r), Answer::failed, {}, fmt::format("headroom plan: {} after {}", stopped_by(), f.search.how_far()), true};
 }
 
 Plan checked(Plan p) {

@@ -36,6 +36,9 @@ void check_asked(const Plan& p) {
         p.batch, p.gpus, (p.batch / p.gpus + 1) * p.gpus);
 }
 
+// The 16-bit type that the ways train in.
+DType half_of(const Device& d) { return engine::usual_precision(d).dtype; }
+
 std::vector<LanguageModel> steps_of(const Plan& p) {
   ModelMemory like;
   like.model = p.model;
@@ -44,7 +47,8 @@ std::vector<LanguageModel> steps_of(const Plan& p) {
   m.len = p.len, m.gpus = p.gpus, m.adam = pytorch::Adam::fused;
   std::vector<LanguageModel> all;
   const std::int64_t each = p.batch / p.gpus;
-  for (const Precision precision : p.levers.precision.empty() ? std::vector<Precision>{{DType::bf16}, {DType::f32}} : p.levers.precision)
+  for (const Precision precision :
+       p.levers.precision.empty() ? std::vector<Precision>{{half_of(p.device)}, {DType::f32}} : p.levers.precision)
     for (const engine::Keeping& keep : p.levers.keep) {
       const bool known =
           keep.found() && keep.host == 0 && (keep.first() == engine::Keep::everything || keep.first() == engine::Keep::input);
@@ -103,6 +107,7 @@ struct BestOfWay {
 std::optional<BestOfWay> best_of(const TrainingWay& way, const Plan& p, const LanguageModel& like, const Room& room,
                                  std::uint64_t workspace) {
   std::optional<BestOfWay> least;
+  if (way.parameters == pytorch::Parameters::half && !computes_bf16(p.device)) return least;  // no GradScaler takes fp16 gradients
   const std::int64_t each = p.batch / p.gpus;
   for (const auto loss : {pytorch::Loss::whole, pytorch::Loss::fused})
     for (const auto keep : {engine::Keep::everything, engine::Keep::input})
@@ -110,7 +115,7 @@ std::optional<BestOfWay> best_of(const TrainingWay& way, const Plan& p, const La
         if (each % micro != 0 || (loss == pytorch::Loss::whole && keep == engine::Keep::input)) continue;
         LanguageModel m = like;
         m.compile = pytorch::Compile::none, m.shard = engine::Sharding::none;
-        m.precision = {DType::bf16}, m.parameters = way.parameters, m.adam = way.adam, m.in_backward = way.in_backward;
+        m.precision = {half_of(p.device)}, m.parameters = way.parameters, m.adam = way.adam, m.in_backward = way.in_backward;
         m.lora = way.lora, m.base = way.base, m.loss = loss, m.keep = {keep}, m.batch = micro, m.accumulate = each / micro;
         if (p.gpus > 1) m.shard = engine::Sharding::everything;
         try {
@@ -150,9 +155,9 @@ PyTorchPlanRow row_of(const LanguageModel& m, const Room& room, std::uint64_t wo
 
 // Shared out to every core, the ways first: each of them takes longest.
 SearchOfPyTorch searched(const Plan& p, const std::vector<LanguageModel>& steps, const Room& room, std::uint64_t workspace) {
-  const bool in_bf16 = p.levers.precision.empty() || std::any_of(p.levers.precision.begin(), p.levers.precision.end(),
-                                                                 [](Precision one) { return one.dtype == DType::bf16; });
-  const std::size_t way_count = in_bf16 ? std::size(training_ways) : 0;
+  const auto half = [&](Precision one) { return one.dtype == half_of(p.device); };
+  const auto& asked = p.levers.precision;
+  const std::size_t way_count = asked.empty() || std::any_of(asked.begin(), asked.end(), half) ? std::size(training_ways) : 0;
   SearchOfPyTorch s{{}, {}, 0, way_count + steps.size()};
   std::vector<std::optional<BestOfWay>> ways(way_count);
   std::vector<std::optional<PyTorchPlanRow>> settings(steps.size());
@@ -189,10 +194,10 @@ std::string answer_of(const Plan& p, const Room& room, const SearchOfPyTorch& se
   if (fits != ways.end())
     return fmt::format("{}, with {} ({}){}.", fits_in_words(room, p.device, fits->account.train_peak_bytes), fits->way->name,
                        levers_of(fits->step),
-                       fits->time.ms ? fmt::format("; about {} tokens/s", number_in_words(tokens_per_s(fits->step, *fits->time.ms))) : "") +
+                       fits->time.ms ? fmt::format("; about {} tokens/s", pytorch::tokens_per_s_in_words(fits->step, fits->time)) : "") +
            (search.whole() ? "" : fmt::format(" Stopped after {}: a way that changes less may fit.", search.how_far()));
   if (!search.whole())
-    return fmt::format("What fits is not known: stopped after {}; of the ways that were forecast none fits {}.", search.how_far(),
+    return fmt::format("What fits is not known: stopped after {}; of the ways that were forecast none fits on {}.", search.how_far(),
                        p.device.name);
   const BestOfWay& least = *std::min_element(ways.begin(), ways.end(), [](const BestOfWay& a, const BestOfWay& b) {
     return a.account.train_peak_bytes < b.account.train_peak_bytes;
@@ -211,7 +216,7 @@ std::string answer_of(const Plan& p, const Room& room, const SearchOfPyTorch& se
   return answer;
 }
 
-Table table_of_ways(const std::vector<BestOfWay>& ways, const Room& room) {
+Table table_of_ways(const std::vector<BestOfWay>& ways, const Room& room, const Device& device) {
   std::vector<PyTorchWayRow> rows;
   for (const BestOfWay& w : ways)
     rows.push_back({.way = w.way->name,
@@ -224,9 +229,9 @@ Table table_of_ways(const std::vector<BestOfWay>& ways, const Room& room) {
                     .ms_low = w.time.ms_low,
                     .ms_high = w.time.ms_high,
                     .ms_by = w.time.ms_by});
+  const char* how = computes_bf16(device) ? "bf16 with flash attention" : "fp16 with fused attention";
   return table_of(
-      "ways", "Ways to train it in bf16 with flash attention, what changes the training least first; each with the least work that fits",
-      rows);
+      "ways", fmt::format("Ways to train it in {}, what changes the training least first; each with the least work that fits", how), rows);
 }
 
 // Each way's bytes at its peak by kind, beside the limit.
@@ -289,7 +294,10 @@ Outcome plan_as_pytorch(const Plan& p) {
   if (!room.words.empty()) r.add(Part{Note{room.words}});
   if (!ways.empty()) {
     const auto first = std::find_if(ways.begin(), ways.end(), [](const BestOfWay& w) { return w.fits; });
-    r.add(Part{table_of_ways(ways, room)}).add(Part{picture_of_ways(ways, room, workspace)});
+    if (!computes_bf16(p.device))
+      r.add(Part{Note{fmt::format("{} has no bf16 arithmetic (PyTorch emulates it there), so the ways are in fp16, with a GradScaler.",
+                                  p.device.name)}});
+    r.add(Part{table_of_ways(ways, room, p.device)}).add(Part{picture_of_ways(ways, room, workspace)});
     if (first != ways.end()) r.add(Part{Note{fmt::format("Its bytes, one by one: {}", command_of(p, first->step))}});
     if (std::any_of(ways.begin(), ways.end(), [](const BestOfWay& w) { return !measured_choices(w.step); }))
       r.add(Part{
@@ -314,7 +322,7 @@ Outcome plan_as_pytorch(const Plan& p) {
            "headroom memory model --as pytorch accounts for one of them by tensor. Where reserved_bytes are above the limit, the allocator "
            "returns unused segments first; close to the limit fragments can be in its way."}});
   if (search.whole()) return yes_or_no(std::move(r), fits);
-  return {std::move(r), Answer::failed, {}, fmt::format("headroom plan: {} after {}", stopped_by(), search.how_far())};
+  return {std::move(r), Answer::failed, {}, fmt::format("headroom plan: {} after {}", stopped_by(), search.how_far()), true};
 }
 
 }  // namespace headroom::studies

@@ -60,6 +60,7 @@ KeptProfile kept(ProfileResult result, const char* what, Life life, const Host& 
   KeptProfile k{std::move(result), {}};
   const bool stopped = host.stop();
   k.outcome.answer = stopped ? Answer::failed : Answer::yes;
+  k.outcome.stopped = stopped;
   k.outcome.said = stopped ? life.stopped("before every step was recorded", "the tables are of those before it") : life.name();
   if (!stopped) k.outcome.life.emplace(std::move(life));
   return k;

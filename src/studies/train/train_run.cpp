@@ -368,6 +368,7 @@ Outcome train_study(const TrainRun& asked, const Device& device, const Host& hos
       fmt::format("{} parameters in {} on {} tokens.", engine::param_count(r.recipe.model), name_of(r.recipe.precision), data.size())}});
   Outcome outcome{std::move(record)};
   outcome.answer = stopped ? Answer::failed : Answer::yes;
+  outcome.stopped = stopped;
   if (!life) return outcome;
   outcome.said = life->name();
   if (stopped)
