@@ -20,7 +20,8 @@ int check_feature(const Case& c, Threads* pool) {
     SCOPED_TRACE(v.name);
     Tensors x = tensors_of(c);
     run(v, c, x, pool);
-    if (!expected || c.problem.precision.dtype != DType::f32) expected = expected_of(c, x, v.family == "plain");  // FP32 rounds no P
+    if (!expected) expected = expected_of(c, x, v.family == "plain");
+    expect_rounding(*expected, c, x, v.family == "plain");
     judge(c, x, *expected, serves(v, c.problem));
     ++served;
   }
