@@ -74,6 +74,21 @@ function(headroom_add_cuda target host)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cu)
   list(FILTER sources EXCLUDE REGEX "/sm90/[a-z_]+\\.cu$|/product_update(_fp8)?_sm90\\.cu$")  # these are built for sm_90a below
   include(${PROJECT_SOURCE_DIR}/src/ops/attention/sm80/instances.cmake)
+  # Sources that ask for no architecture: sm_90 gets the same code from sm_80's PTX (compared by cuobjdump -sass on 2026-11-27: 386 kernels, none
+  # differs), so that one PTX is made for both. A source that reads __CUDA_ARCH__ is not among them (tests/house/layers_test.cpp).
+  set(of_any_card ${sources})
+  list(FILTER of_any_card INCLUDE REGEX
+    "/(activation|adamw|bias|copy|cross_entropy|embedding|gradient_sum|head_norm|layernorm|rank_sum|rmsnorm|rope|stripes|swiglu)_cuda\\.cu$")
+  if(HEADROOM_CUDA_ARCHITECTURES STREQUAL "80-virtual;90-real")
+    list(REMOVE_ITEM sources ${of_any_card})
+    add_library(headroom_any_card OBJECT ${of_any_card})
+    set_target_properties(headroom_any_card PROPERTIES UNITY_BUILD OFF CUDA_ARCHITECTURES OFF POSITION_INDEPENDENT_CODE ON)
+    target_include_directories(headroom_any_card PRIVATE ${PROJECT_SOURCE_DIR}/src)
+    target_compile_options(headroom_any_card PRIVATE "--generate-code=arch=compute_80,code=[compute_80,sm_90]" --expt-relaxed-constexpr)
+    target_compile_definitions(headroom_any_card PRIVATE FMT_USE_CONSTEXPR=1)
+    target_link_libraries(headroom_any_card PRIVATE fmt::fmt nlohmann_json::nlohmann_json)
+    target_sources(${target} PRIVATE $<TARGET_OBJECTS:headroom_any_card>)
+  endif()
   target_sources(${target} PRIVATE ${sources} ${headroom_block_instances})
   # Random numbers have the same bits everywhere where products and sums are not contracted.
   set_source_files_properties(${PROJECT_SOURCE_DIR}/src/ops/fill/fill_cuda.cu ${PROJECT_SOURCE_DIR}/src/gpu/fill.cu

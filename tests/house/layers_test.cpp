@@ -7,6 +7,7 @@
 #include <map>
 #include <regex>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -61,6 +62,37 @@ std::vector<std::string> violations(const std::string& room, const std::string& 
 std::string source_of(const std::filesystem::path& path) {
   std::ifstream in(path);
   return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// What a source includes of ours, itself among them.
+void read_with_includes(const std::filesystem::path& src, const std::string& name, Names& read) {
+  if (!std::filesystem::exists(src / name) || !read.insert(name).second) return;
+  const std::string source = source_of(src / name), include = "#include \"";
+  for (auto at = source.find(include); at != std::string::npos; at = source.find(include, at)) {
+    at += include.size();
+    read_with_includes(src, source.substr(at, source.find('"', at) - at), read);
+  }
+}
+
+// cmake/cuda.cmake makes one PTX for all cards of these.
+TEST(Layers, ASourceForAnyCardReadsNoArchitecture) {
+  const std::filesystem::path top = HEADROOM_SOURCE_DIR;
+  const std::string build = source_of(top / "cmake/cuda.cmake");
+  std::smatch listed;
+  ASSERT_TRUE(std::regex_search(build, listed, std::regex("/\\(([a-z_|]+)\\)_cuda")));
+  const auto asks = [&](const std::string& name) {
+    Names read, asking;
+    read_with_includes(top / "src", name, read);
+    EXPECT_FALSE(read.empty()) << name;
+    for (const std::string& one : read)
+      if (source_of(top / "src" / one).find("__CUDA_ARCH__ >") != std::string::npos) asking.insert(one);
+    return asking;
+  };
+  std::stringstream names(listed[1].str());
+  int sources = 0;
+  for (std::string op; std::getline(names, op, '|'); ++sources) EXPECT_EQ(asks("ops/" + op + "/" + op + "_cuda.cu"), Names{});
+  EXPECT_GT(sources, 10);
+  EXPECT_TRUE(asks("ops/attention/decode/decode.cu").contains("gpu/launch_early.cuh"));
 }
 
 TEST(Layers, EveryIncludeGoesDown) {
