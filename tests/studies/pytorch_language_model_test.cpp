@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include <nlohmann/json.hpp>
 
 #include "engine/models.h"
@@ -408,6 +410,9 @@ TEST(PyTorchLanguageModel, CompiledBlocksTrainAdaptersToo) {
 TEST(PyTorchLanguageModel, PublishedPeaksOfFineTuning) {
   const auto rows = rows_of("published_fine_tuning.csv");
   ASSERT_EQ(rows.size(), 12u);
+  std::ifstream page(HEADROOM_SOURCE_DIR "/docs/memory.md");
+  const std::string docs(std::istreambuf_iterator<char>(page), {});
+  std::size_t at = docs.find("| published | GiB | ours |");
   for (const Row& row : rows) {
     ModelMemory asked;
     asked.model = engine::model_described(row.at("model"));
@@ -426,6 +431,11 @@ TEST(PyTorchLanguageModel, PublishedPeaksOfFineTuning) {
     std::printf("%-50s published %.1f GiB, ours %.1f GiB, %+.1f %%: %s\n", row.at("source").c_str(), published, ours,
                 100 * (ours / published - 1), options_of(m).c_str());
     EXPECT_NEAR(ours, published, std::stod(row.at("within")) * published) << row.at("source");
+    const std::string& dry = row.at("run_dry_gib");
+    const std::string said =
+        fmt::format("| {:.1f} | {:.1f} | {:+.1f} % | {} |", published, ours, 100 * (ours / published - 1), dry.empty() ? "–" : dry);
+    at = docs.find(said, at);  // the rows of the page are in this order
+    ASSERT_NE(at, std::string::npos) << "docs/memory.md is stale: " << row.at("source") << " " << said;
   }
 }
 
