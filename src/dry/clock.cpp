@@ -217,7 +217,8 @@ class Running {
   }
   void operator()(const Head&, const Mark& m) {
     const std::string_view what = process_.name(m.what);
-    if (what == "step") end_step();
+    if (what == "step" && !settled_) end_step();
+    settled_ |= what == "settled";  // the program goes on for a while, which is not timed
     if (what == "host update")
       updated_by_host_ = fmt::format("{} updates {} of weights on the host, and how fast a host computes is not known",
                                      process_.name(m.text), bytes_in_words(double(m.value)));
@@ -362,7 +363,7 @@ class Running {
   std::vector<Given> given_, last_;  // in this step; in the last one that captured no graph
   std::vector<std::pair<double, double>> busy_;
   StepTime now_;
-  bool captures_ = false;
+  bool captures_ = false, settled_ = false;
   std::vector<std::pair<StepTime, bool>> steps_;  // and whether a graph was captured in it
 };
 

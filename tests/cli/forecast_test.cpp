@@ -236,6 +236,25 @@ TEST_F(Forecast, WhatWasNotRunIsSaidWhereItEndedTheProgram) {
   EXPECT_EQ(whole["to_its_end"], true);
 }
 
+TEST_F(Forecast, WhatComesSoonAfterEnoughStepsIsSeen) {
+  const Json whole = json("--device h100", "batch=1 steps=4 settles evaluates", 0);
+  EXPECT_EQ(whole["to_its_end"], true);
+  EXPECT_EQ(whole["peak_allocated_bytes"], 64 * mib + 2 * 256 * mib);
+  const Json out = json("--device h100", "batch=200 steps=4 settles evaluates", 3);
+  EXPECT_EQ(out["status"], "oom") << "an evaluation that runs out";
+  EXPECT_EQ(out["peak_allocated_bytes"], 64 * mib + 400 * 256 * mib);
+  const Json code = json("--device h100", "batch=1 steps=4 settles exits", 0);
+  EXPECT_EQ(code["to_its_end"], false);
+  ASSERT_EQ(code["uncertain"]["said"].size(), 1u) << "the forecast did not end it";
+  EXPECT_EQ(code["uncertain"]["said"][0]["text"], "after its steps agreed, the program ended itself (exit code 5)");
+  EXPECT_EQ(json("--device h100", "batch=1 steps=4 exits", 1)["status"], "failed") << "before that";
+}
+
+TEST_F(Forecast, AProcessThatRunsOutBesideOneThatWasEndedDoesNotFit) {
+  EXPECT_EQ(json("--device rtx4090", "batch=1 neighbour", 3)["status"], "oom");
+  EXPECT_EQ(json("--device h200", "batch=1 neighbour", 0)["status"], "ok");
+}
+
 TEST_F(Forecast, WhatWasTriedIsNoLongerAdvised) {
   const std::string advice = "--try measures which allocator setting ends it";
   const Ended without = run(line("--device h100", "batch=1 spare")), with = run(line("--try --device h100", "batch=1 spare"));

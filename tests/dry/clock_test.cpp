@@ -75,6 +75,15 @@ TEST_F(Clockwork, WorkOfOneStreamAddsUp) {
   EXPECT_EQ(t.step->steps, 2) << "the first two are left out";
 }
 
+TEST_F(Clockwork, WhatComesAfterEnoughStepsIsNotTimed) {
+  const auto body = [&] { kernel(30'000); };
+  const StepTimed short_run = timed(body);
+  w.mark("settled", "enough", 0);
+  const StepTimed whole = timed([&] { kernel(500'000); });  // of both
+  EXPECT_EQ(whole.step->steps, short_run.step->steps);
+  EXPECT_EQ(us(whole), us(short_run));
+}
+
 TEST_F(Clockwork, TwoStreamsRunBesideEachOtherUnlessAnEventSaysOtherwise) {
   const auto beside = timed([&] {
     kernel(100'000, 0);

@@ -220,6 +220,8 @@ class Reading {
       story_.loop_reads = m.value;
     } else if (what == "fraction") {
       fraction_said(text);
+    } else if (what == "settled") {
+      story_.settled = text;
     } else if (what == "end") {
       story_.end = shown_file(text);
       story_.waits = m.value != 0;
@@ -525,6 +527,10 @@ std::int64_t ProcessStory::unknown_values() const {
   std::int64_t n = 0;
   for (const UnknownValueRow& v : values) n += v.count;
   return n;
+}
+
+bool ProcessStory::ran_out_at_its_end() const {
+  return end.empty() && std::ranges::any_of(cards, [](const ProgramAccount& a) { return a.ran_out && a.ran_out->raised; });
 }
 
 ProcessStory story_of(const dry::Process& p) {

@@ -70,6 +70,8 @@ struct ProcessStory {
   std::string loop;                          // a line that has read values that only a card knows again and again since the last step
   std::int64_t loop_reads = 0;               // how often
   std::string end;                           // why the observer ended the program; empty: it did not
+  std::string settled;                       // why what was seen by then is enough; the program went on for a while
+  bool ended_itself = false;                 // in that while, with an exit code of its own
   bool waits = false;                        // because a loop waits for a value to change; else enough steps were done
   std::vector<std::string> unknown_lines;    // that read unknown values since the last step; the first ones
   bool made_optimizer = false;
@@ -78,6 +80,7 @@ struct ProcessStory {
   bool torch_with_cuda = true;
   dry::StepTimed time;  // a step's; story_of leaves it empty
   std::int64_t unknown_values() const;
+  bool ran_out_at_its_end() const;  // PyTorch raised for want of memory, and the process was not ended by the forecast
 };
 
 ProcessStory story_of(const dry::Process&);

@@ -112,7 +112,7 @@ std::vector<OnlyAcceptedRow> functions_of(const Told& t) {
 std::string rest_of(const Told& t) {
   const ProcessStory* const ended = ended_by_forecast(t);
   const std::int64_t steps = t.row.steps.value_or(0);
-  if (!ended) return "";
+  if (!ended || ended->ended_itself) return "";
   return fmt::format(
       "The forecast ended the program after {}: {}. What comes later was not run (evaluation, larger batches, saving); "
       "--steps 1000 runs up to 1000 steps.",

@@ -177,6 +177,18 @@ std::vector<std::string> observed(std::int64_t steps) {
           fmt::format("HEADROOM_DRY_STEPS={}", steps)};
 }
 
+// A program that ended itself with an exit code of its own, after enough of its steps were seen.
+void add_own_ends(DryRun& run) {
+  if (run.ended.exit_code == 0 || run.ended.asked) return;
+  for (ProcessStory& p : run.processes) {
+    if (p.settled.empty() || !p.end.empty() || p.ran_out_at_its_end()) continue;
+    p.end = p.settled;
+    p.ended_itself = true;
+    p.said.push_back({"note", fmt::format("after its steps agreed, the program ended itself ({})",
+                                          run.ended.by.empty() ? fmt::format("exit code {}", run.ended.exit_code) : run.ended.by)});
+  }
+}
+
 // A record that had no room says too little: an answer from it would be wrong.
 void check_whole(const fs::path& folder) {
   for (const fs::path& path : files_with(folder, ".dry")) {
@@ -218,7 +230,9 @@ DryRun run_dry(const DryRunAsked& asked) {
     run.processes.push_back(story_of(process));
     if (asked.rates) run.processes.back().time = dry::step_time(process, *asked.rates);
   }
-  run.enough = std::any_of(run.processes.begin(), run.processes.end(), [](const auto& p) { return !p.end.empty() && !p.waits; });
+  add_own_ends(run);
+  run.enough = std::ranges::any_of(run.processes, [](const auto& p) { return !p.end.empty() && !p.waits; }) &&
+               std::ranges::none_of(run.processes, &ProcessStory::ran_out_at_its_end);
   return run;
 }
 

@@ -2,8 +2,10 @@
 // reported to the profiler's function. Without the library that stands in for CUDA it finds none of them and says so.
 // usage: like_torch [batch=N] [steps=N] [catch] [fails] [killed] [spins] [forks] [leaves] [idle] [without-cuda] [pins] [levers] [pool] [spare] [routed] [reads] [until-low] [ended]
 // [own-runtime] [fraction] [loops] [shares] [opened] [opened-late] [silent]
+// [settles] [evaluates] [exits] [neighbour]
 // [spins-with=VARIABLE:WORD:FILE]   where the variable has the word: makes the file, and never ends
 #include <dlfcn.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -174,6 +176,17 @@ int main(int argc, char** argv) {
   if (said("notes"))
     for (int i = 0; i < 2; ++i) mark("note", "times were not known", 0);
   Segment weights, saved, spare;
+  if (said("neighbour")) {  // another process runs out, and a launcher would say so; this one goes on until it is ended
+    const pid_t child = fork();
+    if (child == 0) {
+      if (!take(spare, batch * 128 * piece)) out_of_memory(batch * 128 * piece);
+      _exit(0);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    if (take(weights, 64 * mib)) mark("step", "", 1), mark("end", "enough steps", 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 70;
+  }
   if (said("spare")) {  // a segment that nothing uses again
     if (!take(spare, 1024 * mib)) out_of_memory(1024 * mib);
     give(spare, 1024 * mib);
@@ -223,6 +236,7 @@ int main(int argc, char** argv) {
       if ((loss ? std::atof(loss) : 0.75) <= 3) return 0;
     }
     if (said("forks") && step == 1 && fork() == 0) _exit(0);
+    if (said("settles") && step == 2) mark("settled", "the peaks of two optimizer steps agree", 0);
     if (said("ended") && step == 2) {  // as the observer ends a program
       mark("end", "the peaks of two optimizer steps agree", 0);
       return 0;
@@ -230,6 +244,8 @@ int main(int argc, char** argv) {
     if (said("fails")) return std::fprintf(stderr, "ValueError: the program's own mistake\n"), 7;
     if (said("killed")) raise(SIGKILL);
   }
+  if (said("evaluates") && !take(spare, batch * 2 * piece)) out_of_memory(batch * 2 * piece);
+  if (said("exits")) return 5;
   if (said("opened-late")) opener->open(weights.at);
   if (said("loops")) mark("loop", "train.py:9", 128);
   if (said("spins"))

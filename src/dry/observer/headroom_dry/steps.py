@@ -1,14 +1,13 @@
-"""Optimizer steps, phases, and the program's end: after HEADROOM_DRY_STEPS steps, or (0) once the peaks of two steps agree.
+"""Optimizer steps, phases, and the program's end: after HEADROOM_DRY_STEPS steps, or (0) soon after the peaks of two steps agree (rest.py).
 
 A step is counted when the program's first optimizer has stepped and a backward pass has run since it did so before: optimizers that update piece by
 piece (ZeRO's groups, an optimizer a parameter) step once, two optimizers of one program are one step."""
 import atexit
 import os
-import signal
 import sys
 import threading
 
-from . import library
+from . import library, rest
 
 LIMIT = int(os.environ.get("HEADROOM_DRY_STEPS", "0") or 0)
 AT_MOST = 20  # steps, where peaks go on to differ
@@ -37,8 +36,8 @@ def begin(torch):
         run = getattr(where, "_engine_run_backward", None)
         if run is not None:
             where._engine_run_backward = _backward(run)
-    for name, phase in (("save", "saving"), ("load", "loading")):
-        setattr(torch, name, _in_phase(phase, getattr(torch, name)))
+    torch.save = _in_phase("saving", rest.save(torch.save))
+    torch.load = _in_phase("loading", torch.load)
     torch.optim.Optimizer.__init__ = _made(torch.optim.Optimizer.__init__)
     global _torch
     _torch = torch
@@ -190,9 +189,15 @@ def _step(by, warms_up):
         library.count_calls()
     if values is not None:
         values.new_step()
+    if rest.why:
+        if rest.is_long():
+            end(rest.why, 0)
+        return
     why = _enough(warms_up)
-    if why:
+    if why and LIMIT:
         end(why, 0)
+    elif why:
+        rest.begin(why, end, alone=_ranks() == 1)
 
 
 def _enough(warms_up=False):
@@ -224,19 +229,23 @@ def _agree(peaks):
     return abs(peaks[-1] - peaks[-2]) <= max(peaks) / 1000 and peaks[-1] >= max(peaks) * 0.999
 
 
-def end(why, code):
+def end(why, code, orderly=True):
     """The program ends here, without a traceback: the observer's own end, then what the program had registered for its end, for PATIENCE_S at most."""
     global _ending
     if _ending:
         return
     _ending = True
+    if rest.why and code:  # enough was seen before
+        library.mark("note", f"after its steps agreed, {why}")
+        why, code = rest.why, 0
     library.mark("end", why, code)
     library.ended()
     watch = threading.Timer(PATIENCE_S, library.exit_now, (code,))
     watch.daemon = True
     watch.start()
     try:
-        atexit._run_exitfuncs()
+        if orderly:
+            atexit._run_exitfuncs()
     except BaseException:
         pass
     for stream in (sys.stdout, sys.stderr):
