@@ -15,10 +15,10 @@ namespace headroom::cli {
 
 // What a command does with a machine, and so what its --device may name.
 enum class Machine : std::uint8_t {
-  present,    // the command runs on the machine
+  present,    // the command runs on the machine; it alone has --seed
   described,  // the command counts for the machine, which need not be here
   a_gpu,      // as described, and never for the CPU
-  none        // the command has neither --device nor --seed
+  none        // the command has no --device
 };
 
 enum Exit : int { yes = 0, failed = 1, usage = 2, no = 3 };

@@ -137,10 +137,13 @@ void add_common(CLI::App& app, Common& common) {
     check(s != ":memory:", Code::bad_argument, "--db: '{}' is not a file; name a file for the results", s);
     common.db = s;
   });
-  if (common.machine != Machine::none)
+  const bool draws = common.machine == Machine::present;  // what only counts has no random inputs
+  if (draws)
     add_read(app, "--seed", "N", "0", "Seed of all random inputs",
              [&common](const std::string& s) { common.seed = std::uint64_t(parse_integer(s, "--seed")); });
-  const char* shared = common.machine == Machine::none ? "--format, --out and --db" : "--format, --out, --device, --db and --seed";
+  const char* const shared = draws                             ? "--format, --out, --device, --db and --seed"
+                             : common.machine == Machine::none ? "--format, --out and --db"
+                                                               : "--format, --out, --device and --db";
   for (CLI::App* topic : app.get_subcommands({}))  // their own help does not show what they take from here
     topic->footer(topic->get_footer() + (topic->get_footer().empty() ? "" : "\n\n") +
                   fmt::format("Also {}: see {} --help.", shared, app.get_name()));

@@ -36,14 +36,19 @@ Points thinned(const Points& all) {  // the highest of each stretch
   return out;
 }
 
+double most_of(const Points& points) {
+  return std::ranges::max_element(points, {}, [](const auto& p) { return p.second; })->second;
+}
+
 std::vector<std::string> courses(const Chart& c) {
   std::vector<std::string> names, lines;
   for (const auto& s : c.series) names.push_back(s.name);
   const int width = widest(names);
   for (const auto& s : c.series)
     if (!s.points.empty() && s.joined && s.continues.empty())
-      lines.push_back(fmt::format("{}  {}  {} … {}  ({} {} … {})", padded(s.name, width), sparkline(thinned(s.points), c.log),
-                                  in_words(s.points.front().second, c.unit), in_words(s.points.back().second, c.unit), c.x_name,
+      lines.push_back(fmt::format("{}  {}  first {}, last {}, most {}  ({} {} to {})", padded(s.name, width),
+                                  sparkline(thinned(s.points), c.log), in_words(s.points.front().second, c.unit),
+                                  in_words(s.points.back().second, c.unit), in_words(most_of(s.points), c.unit), c.x_name,
                                   number_in_words(s.points.front().first), number_in_words(s.points.back().first)));
   return lines;
 }

@@ -266,7 +266,8 @@ TEST_F(DryLibrary, NvidiaSmiAnswersFromTheDescription) {
 TEST_F(DryLibrary, NvidiaSmiSaysWhatProcessesTake) {
   settings.cards = 2;
   dry::environment(settings, HEADROOM_DRY_LIBRARY, folder);
-  EXPECT_EQ(run("smi"), (Numbers{536, 0, 536})) << "MiB of both cards, of the process: 512, and a context of 24";
+  EXPECT_EQ(run("smi"), (Numbers{536, 0, 536, 7, 0, 1, 1, 536}))
+      << "MiB of both cards, of the process: 512, and a context of 24; NVML has room for none, then for two";
 }
 
 // The limit of a file's size stands for a disk that is full.

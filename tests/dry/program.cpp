@@ -435,6 +435,19 @@ void smi() {
                               "nvidia-smi --query-compute-apps=used_memory --format=csv,noheader,nounits"};
   for (const char* ask : asks)
     if (!there || std::system(ask) != 0) print(-1);
+  struct {
+    unsigned pid;
+    unsigned long long used;
+    unsigned instance, compute_instance;
+  } processes[2] = {};
+  unsigned room = 0;
+  void *handle = nullptr, *none = nullptr;
+  call("nvmlDeviceGetHandleByIndex_v2", 0u, &handle);
+  print(call("nvmlDeviceGetComputeRunningProcesses_v3", handle, &room, none));
+  print(call("nvmlDeviceGetComputeRunningProcesses_v3", handle, &room, static_cast<void*>(processes)));
+  print(room);
+  print(processes[0].pid == unsigned(getpid()) && processes[1].pid == 0);
+  print((long long)(processes[0].used / mib));
 }
 
 void marks() {

@@ -61,6 +61,14 @@ TEST(Render, DataIsNoFormulaAndNoCommandToATerminal) {
   EXPECT_NE(page.find("<title>a\\u{202e}\\x1b[31m\\x85</title>"), std::string::npos) << page.substr(0, 400);
 }
 
+TEST(Render, ACourseSaysWhichNumberIsWhich) {
+  Chart c{"Live bytes", "part", "", Unit::bytes, false, {{"allocated", {{0, 1 << 20}, {1, 5 << 20}, {2, 3 << 20}}}}};
+  c.series[0].joined = true;
+  Record r{"", "", {}};
+  const std::string text = render(r.add(Part{c}), Format::text);
+  EXPECT_NE(text.find("first 1.00 MiB, last 3.00 MiB, most 5.00 MiB  (part 0 to 2)"), std::string::npos) << text;
+}
+
 // What others wrote is in every place: a title, a field, a column, a cell, a note, a chart's name.
 Record hostile_record() {
   const std::string bad = std::string("a\x1b[31m\0<script>x</script>[l](http://e)|*`", 42);

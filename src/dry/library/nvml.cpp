@@ -16,7 +16,7 @@ using namespace headroom::dry;
 
 namespace {
 
-enum Return { success = 0, bad_argument = 2, not_supported_here = 3 };
+enum Return { success = 0, bad_argument = 2, not_supported_here = 3, too_small = 7 };
 
 int cards() {
   const char* const all = std::getenv(cards_variable);
@@ -51,6 +51,34 @@ struct PciInfo {
 struct Utilisation {
   unsigned gpu, memory;
 };
+struct ProcessInfo {
+  unsigned pid;
+  unsigned long long used;
+};
+struct ProcessInfoV2 {  // of the third version of the functions, too
+  unsigned pid;
+  unsigned long long used;
+  unsigned instance, compute_instance;
+};
+constexpr unsigned no_instance = 0xffffffff;  // the card is not divided
+
+// `count`: how many the caller has room for; how many there are.
+template <class Info>
+int processes(void* handle, unsigned* count, Info* out) {
+  const auto uses = uses_of(number(handle));
+  const unsigned room = *count;
+  *count = unsigned(uses.size());
+  if (uses.size() > room) return too_small;
+  if (!uses.empty() && !out) return bad_argument;
+  for (const Use& use : uses) {
+    *out = {};
+    out->pid = unsigned(use.pid);
+    out->used = use.bytes;
+    if constexpr (requires { out->instance; }) out->instance = out->compute_instance = no_instance;
+    ++out;
+  }
+  return success;
+}
 
 }  // namespace
 
@@ -132,18 +160,9 @@ int nvmlDeviceGetPowerUsage(void*, unsigned* milliwatts) {
   *milliwatts = 100000;
   return success;
 }
-int nvmlDeviceGetComputeRunningProcesses_v3(void*, unsigned* count, void*) {
-  *count = 0;
-  return success;
-}
-int nvmlDeviceGetComputeRunningProcesses_v2(void*, unsigned* count, void*) {
-  *count = 0;
-  return success;
-}
-int nvmlDeviceGetComputeRunningProcesses(void*, unsigned* count, void*) {
-  *count = 0;
-  return success;
-}
+int nvmlDeviceGetComputeRunningProcesses_v3(void* handle, unsigned* count, ProcessInfoV2* out) { return processes(handle, count, out); }
+int nvmlDeviceGetComputeRunningProcesses_v2(void* handle, unsigned* count, ProcessInfoV2* out) { return processes(handle, count, out); }
+int nvmlDeviceGetComputeRunningProcesses(void* handle, unsigned* count, ProcessInfo* out) { return processes(handle, count, out); }
 int nvmlDeviceGetGraphicsRunningProcesses_v3(void*, unsigned* count, void*) {
   *count = 0;
   return success;

@@ -67,16 +67,22 @@ void publish_use(int card, std::uint64_t bytes) {
   if (Row* const row = own_row(); row && card < most_cards) row->used[card] = bytes;
 }
 
-std::uint64_t others_use(int card) {
-  if (!table() || card >= most_cards) return 0;
-  std::uint64_t bytes = 0;
-  const auto pid = std::int32_t(getpid());
+std::vector<Use> uses_of(int card) {
+  std::vector<Use> uses;
+  if (!table() || card < 0 || card >= most_cards) return uses;
   for (const Row& row : table()->rows) {
     const std::int32_t owner = row.pid;
     if (owner == 0) break;  // rows fill from the first on
     const std::uint64_t used = row.used[card];
-    if (owner != pid && used && !gone(owner)) bytes += used;
+    if (used && !gone(owner)) uses.push_back({owner, used});
   }
+  return uses;
+}
+
+std::uint64_t others_use(int card) {
+  std::uint64_t bytes = 0;
+  for (const Use& use : uses_of(card))
+    if (use.pid != std::int32_t(getpid())) bytes += use.bytes;
   return bytes;
 }
 

@@ -62,7 +62,8 @@ std::vector<StepCase> cases_of(const StepTime& s) {
 // In one line: the last row that was measured, or why there is none.
 std::string answer_of(const std::vector<StepRow>& rows) {
   const auto last = std::find_if(rows.rbegin(), rows.rend(), [](const StepRow& r) { return r.ms.has_value(); });
-  if (last == rows.rend()) return rows.empty() ? "Nothing was measured" : fmt::format("Nothing was measured: {}", rows.back().why);
+  if (last == rows.rend())
+    return rows.empty() || rows.back().why.empty() ? "Nothing was measured" : fmt::format("Nothing was measured: {}", rows.back().why);
   std::string answer = fmt::format("{} len {} {}: {} a {} step", last->model, last->len, name_of(last->levers.precision),
                                    time_in_words(*last->ms), name_of(last->phase));
   if (last->tokens_per_s) answer += fmt::format(", {} tokens/s", number_in_words(*last->tokens_per_s));
