@@ -250,6 +250,15 @@ TEST_F(Forecast, WhatComesSoonAfterEnoughStepsIsSeen) {
   EXPECT_EQ(json("--device h100", "batch=1 steps=4 exits", 1)["status"], "failed") << "before that";
 }
 
+TEST_F(Forecast, KernelsThatACardWouldChooseByTheirTimesLeaveNoUpperBound) {
+  const Json tuned = json("--device h100", "batch=1 tunes", 0);
+  EXPECT_EQ(tuned["uncertain"]["high_bytes"], nullptr) << "what measuring them leaves reserved is not known";
+  EXPECT_EQ(tuned["uncertain"]["said"][0]["text"], "kernels would be chosen by their times");
+  const Ended e = run(line("--device h100", "batch=1 tunes"));
+  EXPECT_NE(e.out.find("measuring kernels to choose among them leaves memory reserved"), std::string::npos) << e.out;
+  EXPECT_NE(json("--device h100", "batch=1", 0)["uncertain"]["high_bytes"], nullptr);
+}
+
 TEST_F(Forecast, AProcessThatRunsOutBesideOneThatWasEndedDoesNotFit) {
   EXPECT_EQ(json("--device rtx4090", "batch=1 neighbour", 3)["status"], "oom");
   EXPECT_EQ(json("--device h200", "batch=1 neighbour", 0)["status"], "ok");

@@ -154,7 +154,7 @@ class Observer(unittest.TestCase):
             print(CoordescTuner().autotune(tried.append, 4), tried, CoordescTuner().autotune(tried.append, 4, 1.0), tried)
             """
         lines = self.run_python(textwrap.dedent(code), inductor, HEADROOM_DRY_VALUES="0")[1:]
-        self.assertEqual(lines[0], "mark note|torch.compile would choose kernels by their times on the card; PyTorch's own were kept|0")
+        self.assertEqual(lines[0], "mark tuned|torch.compile would choose kernels by their times on the card; PyTorch's own were kept|0")
         self.assertEqual(lines[1:], ["True 2", "True 1", "True 2", "True 3", "4 [4] 4 [4]"])
 
     def entries(self, code, *more):

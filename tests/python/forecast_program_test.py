@@ -342,6 +342,7 @@ class Program(unittest.TestCase):
         self.assertEqual(answer["peak_reserved_bytes"], int(seen[2]))
         self.assertIn("PyTorch's own were kept", " ".join(row["text"] for row in answer["uncertain"]["said"]))
         self.assertNotIn("for 21 choices", said)
+        self.assertIsNone(answer["uncertain"]["high_bytes"])  # a card measures all of them, and keeps more reserved
 
     def test_each_of_two_ranks_is_told(self):
         text = """

@@ -230,6 +230,9 @@ class Reading {
     } else if (what == "torch") {
       story_.torch = text;
       story_.torch_with_cuda = m.value != 0;
+    } else if (what == "tuned") {
+      story_.tuned = true;
+      story_.said.push_back({"note", std::string(text)});
     } else if (what == "replaced" || what == "cannot" || what == "note") {
       story_.said.push_back({std::string(what), std::string(text)});
     }

@@ -213,7 +213,9 @@ Record uncertain_of(const Told& t, bool for_people) {
         "At least {}: {}.", words(low),
         t.at_least                ? "what it takes after it runs out was not seen"
         : !runtimes_of(t).empty() ? "what a runtime of its own would take is not counted"
-        : lacks_workspace         ? "a function above may ask for more workspace than is counted"
+        : std::ranges::any_of(t.processes, &ProcessStory::tuned)
+            ? "measuring kernels to choose among them leaves memory reserved on a card, of which only a part is seen here"
+        : lacks_workspace ? "a function above may ask for more workspace than is counted"
         : !t.short_by.empty()
             ? "what a second step takes was not seen"
             : "PyTorch's requests could not be played again at other addresses (another allocator, CUDA graphs), where it may need more"));

@@ -1,5 +1,6 @@
 """torch.compile's tuning. Inductor times several kernels for one product and keeps the fastest. Only a card knows these times, so PyTorch's own kernel
-is kept, which fuses nothing and holds most. One template is compiled and run beside it: both take the memory that a measurement takes on a card."""
+is kept, which fuses nothing and holds most. One template is compiled and run beside it, in memory as on a card, where all would be: what they
+leave reserved there is not known, so the answer is "at least"."""
 import functools
 import os
 import tempfile
@@ -36,7 +37,7 @@ def _note():
     global _noted
     if not _noted:
         _noted = True
-        library.mark("note", "torch.compile would choose kernels by their times on the card; PyTorch's own were kept")
+        library.mark("tuned", "torch.compile would choose kernels by their times on the card; PyTorch's own were kept")
 
 
 def _choices(module):
