@@ -12,7 +12,7 @@ p.add_argument("--model", choices=["debug", "8b"], default="debug")
 p.add_argument("--batch", type=int, default=4)
 p.add_argument("--len", type=int, default=1024)
 p.add_argument("--steps", type=int, default=8)
-p.add_argument("--checkpoint", choices=["none", "selective", "full"], default="selective")
+p.add_argument("--checkpoint", choices=["none", "selective", "ops", "full"], default="selective", help="selective: every second layer; ops: by op")
 p.add_argument("--compile", action="store_true")
 a = p.parse_args()
 
@@ -35,7 +35,8 @@ def job():
         config.model.hf_assets_path = folder.name
         config.job.dump_folder = os.path.join(folder.name, "dump")
         config.training.dataset = "words"
-        config.activation_checkpoint.mode = a.checkpoint
+        config.activation_checkpoint.mode = "selective" if a.checkpoint == "ops" else a.checkpoint
+        config.activation_checkpoint.selective_ac_option = "op" if a.checkpoint == "ops" else "2"
         return config, Trainer
 
 
