@@ -62,9 +62,8 @@ inline constexpr const char* about_keep =
     "What a block recomputes in backward. no-product: SwiGLU's product; no-cheap: norms too; no-attention-inputs: QKV too; input: all of "
     "it; gate-up-fp8: as no-cheap, with gate and up rounded to 8 bits (other gradients than the other levels'); groups:K: of every K "
     "blocks only the first one's input is kept; backward runs the K again, one input each, then block by block (:LEVEL: they keep what "
-    "LEVEL "
-    "says); groups: K is the square root of the number of blocks; host:N:LEVEL: N blocks keep what LEVEL says in pinned host memory; host: "
-    "every block keeps everything there; auto: a level for each block, to fit --memory";
+    "LEVEL says); groups: K is the square root of the number of blocks; host:N:LEVEL: N blocks keep what LEVEL says in pinned host "
+    "memory; host: every block keeps everything there; auto: a level for each block, to fit --memory";
 
 constexpr std::string_view name_of(Keep k) { return names_of<Keep>.of(k); }
 

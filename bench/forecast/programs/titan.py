@@ -21,6 +21,8 @@ def job():
     """The model's settings and what trains them, as each version of torchtitan names them."""
     try:
         from torchtitan.models.llama3 import config_registry
+        if a.checkpoint != "selective":
+            p.error("--checkpoint: with torchtitan 0.3 the model's own setting is taken; leave it out, or install torchtitan 0.2")
         config = {"debug": config_registry.llama3_debugmodel, "8b": config_registry.llama3_8b}[a.model]()
         config.hf_assets_path = folder.name
         config.dump_folder = os.path.join(folder.name, "dump")

@@ -70,10 +70,10 @@ struct ProcessStory {
   std::string loop;                          // a line that has read values that only a card knows again and again since the last step
   std::int64_t loop_reads = 0;               // how often
   std::string end;                           // why the observer ended the program; empty: it did not
+  bool waits = false;                        // because a loop waits for a value to change; else enough steps were done
   bool tuned = false;                        // kernels were chosen by their times: what measuring them leaves reserved is not known
   std::string settled;                       // why what was seen by then is enough; the program went on for a while
   bool ended_itself = false;                 // in that while, with an exit code of its own
-  bool waits = false;                        // because a loop waits for a value to change; else enough steps were done
   std::vector<std::string> unknown_lines;    // that read unknown values since the last step; the first ones
   bool made_optimizer = false;
   std::string routed;  // a line whose sizes follow from a guess of which experts tokens go to

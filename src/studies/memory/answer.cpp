@@ -10,4 +10,8 @@ std::string fits_in_words(const Room& room, const Device& device, std::uint64_t 
                      words(needed - room.memory_bytes));
 }
 
+std::string fits_in_words(const Room& room, const Device& device, std::size_t fitting, std::size_t rows) {
+  return fmt::format("{} of {} rows fit on {} in {}", fitting, rows, device.name, bytes_in_words(double(room.memory_bytes)));
+}
+
 }  // namespace headroom::studies

@@ -12,8 +12,16 @@
 
 namespace headroom::studies {
 
-std::string fits_in_words(const Room&, const Device&,
-                          std::uint64_t peak);  // "Fits on NVIDIA H200: 22.5 GiB of 139 GiB", or "Does not fit …"
+// "Fits on NVIDIA H200: 22.5 GiB of 139 GiB", or "Does not fit …"
+std::string fits_in_words(const Room&, const Device&, std::uint64_t peak);
+// "2 of 3 rows fit on NVIDIA H200 in 139 GiB"
+std::string fits_in_words(const Room&, const Device&, std::size_t fitting, std::size_t rows);
+
+template <class Row>
+std::string rows_fit_in_words(const Room& room, const Device& device, const std::vector<Row>& rows) {
+  if (rows.size() == 1) return fits_in_words(room, device, rows.back().needed_bytes - room.overhead_bytes);
+  return fits_in_words(room, device, std::size_t(std::ranges::count(rows, true, &Row::fits)), rows.size());
+}
 
 // Less than this share of a peak is noise: a way that saves less is not shown.
 constexpr double noise_share = 0.005;

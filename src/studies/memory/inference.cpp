@@ -155,10 +155,7 @@ std::string bound_in_words(const InferenceRow& row) {
 std::string answer_of(const ModelMemory& m, const Room& room, const std::vector<InferenceRow>& rows) {
   const InferenceRow& last = rows.back();
   const auto words = [](std::uint64_t b) { return bytes_in_words(double(b)); };
-  const auto fitting = std::count_if(rows.begin(), rows.end(), [](const InferenceRow& r) { return r.fits; });
-  std::string answer = rows.size() == 1
-                           ? fits_in_words(room, m.device, last.needed_bytes - room.overhead_bytes)
-                           : fmt::format("{} of {} rows fit on {} in {}", fitting, rows.size(), m.device.name, words(room.memory_bytes));
+  std::string answer = rows_fit_in_words(room, m.device, rows);
   answer +=
       fmt::format(": weights {}, cache {}{}.", words(last.weight_bytes), words(last.cache_bytes), last.fits ? bound_in_words(last) : "");
   return last.fits ? answer : answer + least_in_words(m, room, last.batch, last.len, last.precision);

@@ -241,10 +241,7 @@ Table growth(const ModelMemory& s, const Room& room) {
 std::string answer_of(const std::vector<ModelMemoryRow>& rows, const Room& room, const ModelMemory& s, const Recipe& last,
                       const Combination<Recipe>& together) {
   const auto words = [](std::uint64_t b) { return bytes_in_words(double(b)); };
-  const auto fitting = std::count_if(rows.begin(), rows.end(), [](const ModelMemoryRow& r) { return r.fits; });
-  std::string answer = rows.size() == 1
-                           ? fits_in_words(room, s.device, rows.back().needed_bytes - room.overhead_bytes)
-                           : fmt::format("{} of {} rows fit on {} in {}", fitting, rows.size(), s.device.name, words(room.memory_bytes));
+  std::string answer = rows_fit_in_words(room, s.device, rows);
   if (rows.back().fits) return answer + ".";
   if (rows.size() > 1) answer += fmt::format("; the last needs {}", words(rows.back().needed_bytes));
   answer += fmt::format(". What it holds between steps takes {} of that.", words(rows.back().standing_bytes));

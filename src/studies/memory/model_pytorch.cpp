@@ -292,10 +292,7 @@ Interval interval_of(const LanguageModel& m, std::uint64_t peak, std::uint64_t w
 std::string answer_of(const std::vector<PyTorchModelRow>& rows, const Room& room, const ModelMemory& asked, const LanguageModel& last,
                       const Combination<LanguageModel>& together) {
   const auto words = [](std::uint64_t b) { return bytes_in_words(double(b)); };
-  const auto fitting = std::count_if(rows.begin(), rows.end(), [](const PyTorchModelRow& r) { return r.fits; });
-  std::string answer =
-      rows.size() == 1 ? fits_in_words(room, asked.device, rows.back().needed_bytes - room.overhead_bytes)
-                       : fmt::format("{} of {} rows fit on {} in {}", fitting, rows.size(), asked.device.name, words(room.memory_bytes));
+  std::string answer = rows_fit_in_words(room, asked.device, rows);
   if (rows.back().fits) return answer + ".";
   if (rows.size() > 1) answer += fmt::format("; the last needs {}", words(rows.back().needed_bytes));
   const std::string ways = together.words.empty() ? "as it is" : joined(together.words, " + "),

@@ -2,6 +2,7 @@
 the last step, is seen where it comes soon. Nothing of it counts as time, and what it saves meanwhile is written nowhere: a forecast has no weights to keep."""
 import atexit
 import ctypes
+import functools
 import os
 import sys
 import threading
@@ -39,8 +40,6 @@ def is_long():
 
 
 def save(run):
-    import functools
-
     @functools.wraps(run)
     def save(obj, f, *args, **kwargs):
         return run(obj, os.devnull if why and isinstance(f, (str, os.PathLike)) else f, *args, **kwargs)
@@ -61,11 +60,12 @@ def _save_nothing():
 
 def _on_main_thread(run):
     """A function that has `run` called there, between two lines of Python."""
-    call = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(lambda _: run() and 0 or 0)
+    @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+    def call(_):
+        run()
+        return 0
 
-    def ask():
-        ctypes.pythonapi.Py_AddPendingCall(call, None)
-    return ask
+    return lambda: ctypes.pythonapi.Py_AddPendingCall(call, None)
 
 
 def _over(ends_itself, end):
