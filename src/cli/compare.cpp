@@ -83,6 +83,9 @@ Run compare(CLI::App& app, Common& common) {
       add_again(a, results, id_a, [&](std::int64_t id) { return id_a < id_b ? id < id_b : id > id_b; });
       add_again(b, results, id_b, [&](std::int64_t id) { return id_a < id_b ? id > id_a : id < id_a; });
     }
+    check(studies::of_one_kind(a.command, b.command), Code::bad_argument,
+          "{} is of headroom {} and {} of headroom {}, which have nothing to compare; headroom results lists the runs", a.name, a.command,
+          b.name, b.command);
     const auto result = studies::compare_runs(a, b, asked->tolerance);
     if (const auto kernels = kernels_of_files(asked->a, asked->b)) {
       Record record = studies::kernels_record(*kernels);

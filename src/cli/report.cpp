@@ -27,7 +27,7 @@ Run report(CLI::App& app, Common& common) {
   app.add_option("RUN", *words, "Numbers of runs, or files that --format json or csv wrote [the newest run of every command]");
   common.machine = Machine::none;
   app.footer(
-      "With two runs, the page begins with their comparison. --out page.html is one file that needs no network.\n"
+      "With two runs of one command, the page begins with their comparison. --out page.html is one file that needs no network.\n"
       "Examples:\n  headroom report --out page.html\n  headroom report 3 7 --out page.html\n"
       "  headroom report sweep.json --format md");
   return [words, &common] {

@@ -35,6 +35,19 @@ TEST_F(Program, AStepIsKeptAndReported) {
   EXPECT_EQ(run("compare 1 1 --db " + db_).code, 0) << "a step is compared like any run";
 }
 
+// The newest runs of two commands have nothing to compare: a page of both begins with no differences.
+TEST_F(Program, RunsOfTwoCommandsAreNotCompared) {
+  const std::string small = " --device cpu --warmup 0 --steps 2 --batch 1 --db " + db_;
+  ASSERT_EQ(run("attention --heads 2 --dim 16 --len 16,32" + small).code, 0);
+  ASSERT_EQ(run("step --layers 1 --width 32 --heads 2 --vocab 64 --len 16" + small).code, 0);
+  const Ended page = run("report --format md --db " + db_);
+  ASSERT_EQ(page.code, 0) << page.err;
+  EXPECT_EQ(page.out.find("against run"), std::string::npos) << page.out.substr(0, 400);
+  EXPECT_NE(page.out.find("run 1: attention"), std::string::npos);
+  EXPECT_NE(page.out.find("run 2: step"), std::string::npos);
+  refused("compare 1 2 --db " + db_, 2, "run 1 is of headroom attention and run 2 of headroom step");
+}
+
 TEST_F(Program, NothingMeasuredIsAPageToo) {
   const Ended e = run("report --format md");
   EXPECT_EQ(e.code, 0);

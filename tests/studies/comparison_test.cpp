@@ -116,6 +116,12 @@ TEST(Comparison, GoesByTheSpreadBetweenRunsWhereThereAreSeveral) {
   EXPECT_EQ(j["rows"][0]["runs"], "5 and 5 runs");
 }
 
+TEST(Comparison, RowsThatWereAskedNothingAlikeAreNoPairs) {
+  const auto c = compare_runs({"A", {row("flash", 64, 1, 0.1)}}, {"B", {RowObject{{"step", 1}, {"loss", 3.0}}}}, 0.02);
+  EXPECT_EQ(c.pairs, 0u);
+  EXPECT_TRUE(c.changes.empty());
+}
+
 TEST(Comparison, TwoTrainingsAreAnsweredByTheirLosses) {
   const auto step = [](int at, double loss) { return RowObject{{"step", at}, {"loss", loss}, {"tokens_per_s", 1234.56789012345}}; };
   const auto c = compare_runs({"A", {step(50, 3.5), step(100, 3.012345678901), step(120, 2.9)}},

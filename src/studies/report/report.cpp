@@ -238,8 +238,14 @@ Record section(const ReportRun& run) {
 
 }  // namespace
 
+bool of_one_kind(const std::string& a, const std::string& b) {
+  const auto known = [](const std::string& command) { return !command.empty() && command.find(' ') == std::string::npos; };
+  const auto of_programs = [](const std::string& command) { return command == "forecast" || command == "profile"; };
+  return !known(a) || !known(b) || a == b || (of_programs(a) && of_programs(b));
+}
+
 ComparedRun compared(const ReportRun& run) {
-  ComparedRun c{run.name, {}};
+  ComparedRun c{run.name, {}, run.command};
   c.rows = run.rows();
   if (!c.rows.empty()) return c;
   const auto add = [&](const char* table, const char* called) {
@@ -308,10 +314,11 @@ Record report_of(const std::vector<ReportRun>& runs, const Results* store) {
       for (const ReportRun& table : tables_of_bench(card)) r.add(Part{section(table)});
     return r;
   }
-  if (runs.size() == 2) {  // the page's title is the verdict
+  if (runs.size() == 2 && of_one_kind(runs[0].command, runs[1].command)) {
     Record between = differences(runs[0], runs[1]);
-    std::swap(r.title, between.title);
-    between.title = fmt::format("{} against {}", runs[1].name, runs[0].name);
+    std::string heading = fmt::format("{} against {}", runs[1].name, runs[0].name);
+    if (between.title != heading) r.title = between.title;  // the page's title is the verdict
+    between.title = std::move(heading);
     r.add(Part{std::move(between)});
   }
   Record machines{"machines", "Machines", {}};

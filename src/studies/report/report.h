@@ -15,6 +15,8 @@ Record report_of(const std::vector<ReportRun>&, const Results* store);
 
 // What a comparison of two runs compares: their rows, or for a profile the times of the step and of each phase, module and kernel.
 ComparedRun compared(const ReportRun&);
+// Whether rows of these two commands are of one kind: rows of "attention" and "train" are not, those of a forecast and of a profile are.
+bool of_one_kind(const std::string& command_a, const std::string& command_b);
 
 // Of two runs of headroom train: their losses over the steps in one chart, and how far apart they are. Of other runs nothing.
 void add_loss_curves(const ComparedRun& a, const ComparedRun& b, Record&);

@@ -264,6 +264,7 @@ Comparison compare_runs(const ComparedRun& a, const ComparedRun& b, double toler
   const auto fields_a = asked_fields(a, columns), fields_b = asked_fields(b, columns);
   std::set<std::string> both;
   std::set_intersection(fields_a.begin(), fields_a.end(), fields_b.begin(), fields_b.end(), std::inserter(both, both.end()));
+  if (both.empty() && !fields_a.empty() && !fields_b.empty()) return c;  // rows that were asked nothing alike are no pairs
   std::erase_if(both, [&](const std::string& f) { return columns.varied(f) && !has_several(a, f) && !has_several(b, f); });
   const std::set<std::string> told = telling(a, b, both);
   std::set<std::string> common;

@@ -14,6 +14,7 @@ namespace headroom::studies {
 struct ComparedRun {
   std::string name;  // as typed
   std::vector<RowObject> rows;
+  std::string command{};                        // what made it, as "attention"; empty: not known
   std::vector<std::vector<RowObject>> again{};  // rows of other runs of the same settings: the spread between runs is known by them
 };
 
