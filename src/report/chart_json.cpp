@@ -32,6 +32,7 @@ void read(const Json& j, Chart& c) {
   c.y_name = j.at("y_name");
   c.choice = j.at("choice");
   c.log = j.at("log");
+  c.log_x = j.value("log_x", false);
   c.unit = value_named<Unit>(j.at("unit").get<std::string>(), "unit");
   c.x_unit = value_named<Unit>(j.at("x_unit").get<std::string>(), "x_unit");
   c.kind = named<Chart::Kind>(kind_names, j.at("kind"));
@@ -70,18 +71,9 @@ Json json_of(const Chart& c) {
     all.push_back({{"name", s.name}, {"joined", s.joined}, {"continues", s.continues}, {"x", x}, {"y", y}, {"names", names}});
     if (!s.spread.empty()) all.back()["spread"] = s.spread;
   }
-  return {{"title", c.title},
-          {"kind", name_of(c.kind)},
-          {"choice", c.choice},
-          {"x_name", c.x_name},
-          {"x_unit", name_of(c.x_unit)},
-          {"y_name", c.y_name},
-          {"unit", name_of(c.unit)},
-          {"log", c.log},
-          {"ticks", c.ticks},
-          {"marks", marks},
-          {"words", words},
-          {"series", all}};
+  return {{"title", c.title},   {"kind", name_of(c.kind)}, {"choice", c.choice}, {"x_name", c.x_name}, {"x_unit", name_of(c.x_unit)},
+          {"y_name", c.y_name}, {"unit", name_of(c.unit)}, {"log", c.log},       {"log_x", c.log_x},   {"ticks", c.ticks},
+          {"marks", marks},     {"words", words},          {"series", all}};
 }
 
 std::optional<Chart> chart_of(const Json& j) try {

@@ -97,9 +97,10 @@ std::vector<std::string> bars(const std::vector<Bar>& all, Unit unit) {
 }
 
 // A bar for each tick, of its series' own characters; what they stand for comes last.
-std::vector<std::string> stacked_bars(const Chart& c) {
+std::vector<std::string> stacked_bars(const Chart& c, int columns) {
   constexpr std::array<std::string_view, 6> fills = {"█", "▓", "▒", "░", "─", "·"};
-  constexpr int widest_name = 34;
+  constexpr int beside_name = 2 + 2 + bar_columns + 2 + 8, narrowest_name = 20;
+  const int widest_name = std::max(narrowest_name, columns - beside_name);
   std::vector<std::vector<double>> values(c.ticks.size(), std::vector<double>(c.series.size()));
   double top = 1e-300;
   for (std::size_t s = 0; s < c.series.size(); ++s)
@@ -145,11 +146,11 @@ std::vector<Bar> values_of(const Chart& c) {
 
 }  // namespace
 
-std::vector<std::string> chart_lines(const Chart& c) {
+std::vector<std::string> chart_lines(const Chart& c, int columns) {
   switch (c.kind) {
     case Chart::Kind::lines: return courses(c);
     case Chart::Kind::areas: return stacked(c);
-    case Chart::Kind::bars: return c.series.size() > 1 && c.ticks.size() > 1 ? stacked_bars(c) : bars(values_of(c), c.unit);
+    case Chart::Kind::bars: return c.series.size() > 1 && c.ticks.size() > 1 ? stacked_bars(c, columns) : bars(values_of(c), c.unit);
     case Chart::Kind::spans: return bars(values_of(c), c.x_unit);
   }
   return {};

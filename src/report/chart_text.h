@@ -7,6 +7,6 @@
 
 namespace headroom {
 
-std::vector<std::string> chart_lines(const Chart&);
+std::vector<std::string> chart_lines(const Chart&, int columns = 80);  // names of stacked bars take what so many columns leave them
 
 }  // namespace headroom

@@ -75,6 +75,7 @@ struct Chart {
   Unit x_unit = Unit::none;
   std::vector<std::string> ticks{};
   std::vector<Mark> marks{};
+  bool log_x = false;    // that axis alone
   std::string choice{};  // charts of one title in a row are one frame, in which the reader chooses by this word
 };
 

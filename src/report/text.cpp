@@ -195,7 +195,7 @@ struct Text {
   }
 
   void chart(const Chart& c) {
-    const auto lines = chart_lines(c);
+    const auto lines = look.columns > 0 ? chart_lines(c, look.columns) : chart_lines(c);
     if (lines.empty()) return;
     gap();
     line(c.choice.empty() ? c.title : c.title + ": " + c.choice, bold);

@@ -257,7 +257,7 @@ class Pages(unittest.TestCase):
             with self.subTest(file.name):
                 self.page(str(file))
                 self.draw_all()
-                self.assertGreater(self.browser.run("document.querySelectorAll('tbody tr').length"), 1)
+                self.assertGreater(self.browser.run("document.querySelectorAll('tbody tr, dl > div').length"), 1)
                 self.clean()
 
     def test_an_empty_store(self):
@@ -317,6 +317,59 @@ class Pages(unittest.TestCase):
         self.assertLess(max(widths), 182 / 25.4 * 96, "A4 within its margins")
         self.assertGreater(len(self.browser.call("Page.printToPDF", printBackground=True)["data"]), 20_000)
         self.clean()
+
+    def plan(self, *words, name):
+        """The page of a command, opened; what does not fit ends with 3 and is a page too."""
+        file = self.folder / name
+        ended = subprocess.run([program, *words, "--out", str(file)], capture_output=True, text=True)
+        self.assertIn(ended.returncode, (0, 3), ended.stderr)
+        self.browser.open(file)
+        self.draw_all()
+        self.clean()
+
+    def test_a_plan_shows_its_fastest_settings_apart(self):
+        self.plan("plan", "--model", "small", "--batch", "4", "--device", "h100", "--gpus", "2", name="plan.html")
+        scale = "document.querySelector('figure').chart.scales.x"
+        self.assertEqual(self.browser.run(scale + ".type"), "logarithmic")
+        frontier = "document.querySelector('figure').chart.data.datasets.find(d => d.label === 'frontier')"
+        self.assertGreater(self.browser.run(frontier + ".pointRadius"), 0)
+        width, area = self.browser.run(f"""(() => {{ const c = document.querySelector('figure').chart, p = {frontier}.data;
+            return [Math.abs({scale}.getPixelForValue(p.at(-1).x) - {scale}.getPixelForValue(p[0].x)), c.chartArea.width] }})()""")
+        self.assertGreater(width, area * 0.05)
+
+    def test_a_wide_table_of_one_row_is_its_values(self):
+        self.plan("memory", "model", "--as", "pytorch", "--model", "small", "--device", "h100", name="one.html")
+        self.assertEqual(self.browser.run("document.querySelectorAll('[data-name=rows]').length"), 0)
+        names = self.browser.run("[...document.querySelectorAll('dl dt')].map(e => e.textContent)")
+        self.assertIn("train peak bytes", names)
+        self.assertIn("Tensors of the step", self.browser.run("document.body.textContent"))
+
+    def test_no_line_ends_within_an_option(self):
+        self.plan("plan", "--as", "pytorch", "--model", "llama-3.1-8b", "--batch", "2", "--len", "2048", "--device", "4090", name="options.html")
+        try:
+            for width in (1280, 700):  # a desk, a sheet of paper
+                self.browser.width(width)
+                cut = self.browser.run("""[...document.querySelectorAll('.option')].filter(e =>
+                    e.getClientRects().length > 1 || e.offsetHeight > 1.6 * parseFloat(getComputedStyle(e).lineHeight)).map(e => e.textContent)""")
+                self.assertEqual(cut, [])
+            self.assertGreater(self.browser.run("document.querySelectorAll('h1 .option').length"), 3)
+        finally:
+            self.browser.call("Emulation.clearDeviceMetricsOverride")
+
+    def test_what_is_read_together_stands_together(self):
+        files = [str(f) for f in sorted((source / "bench/cards").glob("*.json"))]
+        self.page(*files, name="cards.html")
+        self.draw_all()
+        bars = self.browser.run("""(() => { const c = document.querySelector('figure').chart;
+            return [c.data.labels.map(l => l.join(' ')), c.data.datasets.map(d => d.data)] })()""")
+        labels, cards = bars
+        self.assertEqual(len(cards), len(files))
+        named = [i for i, label in enumerate(labels) if label]
+        self.assertGreater(len(labels), len(named), "the second card's bar is below the first's")
+        self.browser.run("window.dispatchEvent(new Event('beforeprint'))")
+        tallest = self.browser.run("Math.max(...[...document.querySelectorAll('figure')].map(f => f.getBoundingClientRect().height))")
+        self.browser.run("window.dispatchEvent(new Event('afterprint'))")
+        self.assertLess(tallest, 820, "a chart that is taller than a sheet leaves the page before it empty")
 
     def test_without_the_library_a_chart_is_its_numbers(self):
         file = self.page("1")

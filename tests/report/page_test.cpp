@@ -20,7 +20,7 @@ Chart some_chart() {
   Chart c{"Bytes", "len", "", Unit::bytes, true, {{"flash", {{256, 1.5}, {512, 3}}, {"a", "b"}}}};
   c.series.push_back({"flash, forecast", {{512, 3}, {1024, 6}}, {}, true, "flash"});
   c.marks = {{"memory", 4}, {"edge", 700, true}};
-  c.ticks = {"one"}, c.choice = "dim 64", c.x_unit = Unit::ms, c.kind = Chart::Kind::areas;
+  c.ticks = {"one"}, c.choice = "dim 64", c.x_unit = Unit::ms, c.kind = Chart::Kind::areas, c.log_x = true;
   return c;
 }
 

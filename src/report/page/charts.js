@@ -11,7 +11,7 @@ const charts = (() => {
   const is_bound = (data, s) => s.joined && !s.continues && data.series.some(o => !o.joined);  // a line among dots: what they cannot pass
   const alpha = (hex, share) => hex + Math.round(255 * share).toString(16).padStart(2, '0');
   const wide = data => data.kind === 'areas' || data.kind === 'spans' || (data.kind === 'bars' && (data.ticks.length > 8 || data.ticks.some(t => t.length > 22)));
-  const logarithmic = data => data.log && data.kind === 'lines';
+  const logarithmic = (data, axis) => data.kind === 'lines' && (data.log || (axis === 'x' && data.log_x));
 
   // A name keeps the colour that it was first given on this page, where that is free in its chart; a new one takes the first that is.
   // What goes on with a series has its colour.
@@ -33,12 +33,10 @@ const charts = (() => {
     for (const m of data.marks) (m.upright ? xs : ys).push(m.at);
     const range = all => all.reduce(([low, high], v) => [Math.min(low, v), Math.max(high, v)], [Infinity, -Infinity]);
     let [x0, x1] = range(xs), [y0, y1] = range(ys);
-    if (logarithmic(data)) {
-      const room = (low, high) => { const by = Math.max((high / low) ** 0.05, 1.05); return [low / by, high * by]; };
-      const above = all => all.filter(v => v > 0);
-      return {x: room(...range(above(xs))), y: room(...range(above(ys)))};
-    }
-    return {x: x0 === x1 ? [x0 - 1, x1 + 1] : [x0, x1], y: [Math.min(0, y0), y1 > 0 ? y1 * 1.05 : 1]};
+    const room = ([low, high]) => { const by = Math.max((high / low) ** 0.05, 1.05); return [low / by, high * by]; };
+    const above = all => all.filter(v => v > 0);
+    return {x: logarithmic(data, 'x') ? room(range(above(xs))) : x0 === x1 ? [x0 - 1, x1 + 1] : [x0, x1],
+            y: logarithmic(data, 'y') ? room(range(above(ys))) : [Math.min(0, y0), y1 > 0 ? y1 * 1.05 : 1]};
   }
 
   // Ticks of a logarithmic axis: powers of two for bytes and lengths, else 1, 2, 5, as many as are good to read.
@@ -66,7 +64,7 @@ const charts = (() => {
     const common = {min, max, title: {display: name !== '', text: name, color: css('--muted'), font: {size: 12}},
                     grid: {color: css('--line'), borderColor: css('--line'), tickLength: 4},
                     ticks: {color: css('--muted'), maxRotation: 0, callback: v => words.tick(v, unit), autoSkipPadding: 12, includeBounds: false}};
-    if (!logarithmic(data)) return {...common, type: 'linear', afterBuildTicks: s => { if (unit === 'bytes') s.ticks = byte_ticks(s.min, s.max); }};
+    if (!logarithmic(data, axis)) return {...common, type: 'linear', afterBuildTicks: s => { if (unit === 'bytes') s.ticks = byte_ticks(s.min, s.max); }};
     const binary = axis === 'x' && data.series.some(s => s.x.length > 1) &&
       data.series.every(s => s.continues || s.x.every(x => Number.isInteger(Math.log2(x))));
     return {...common, type: 'logarithmic',
@@ -80,7 +78,7 @@ const charts = (() => {
   function sets_of(data, hues) {
     const hover = (s, i) => s.names.length ? data.words[s.names[i]] : '';
     return data.series.map((s, n) => {
-      const bound = is_bound(data, s), hue = bound ? css('--muted') : colour(hues.get(s.name)), base = {label: s.name, borderColor: hue, continues: s.continues};
+      const bound = is_bound(data, s), hue = bound ? css(s.names.length ? '--ink' : '--muted') : colour(hues.get(s.name)), base = {label: s.name, borderColor: hue, continues: s.continues};
       switch (data.kind) {
         case 'areas':
           return {...base, data: s.x.map((x, i) => ({x, y: s.y[i], name: hover(s, i)})), backgroundColor: alpha(hue, 0.72), borderWidth: 0,
@@ -94,9 +92,12 @@ const charts = (() => {
           return {...base, data: s.x.map((x, i) => ({x: [x, s.y[i]], y: s.name, name: hover(s, i)})), backgroundColor: hue,
                   borderWidth: 0, grouped: false, minBarLength: 1, barPercentage: 0.9, categoryPercentage: 0.9};
         default:
-          return {...base, data: s.x.map((x, i) => ({x, y: s.y[i], name: hover(s, i)})), showLine: s.joined, backgroundColor: hue,
-                  borderWidth: 2, borderDash: s.continues ? [3, 4] : [], pointStyle: shape(hues.get(s.name)),
-                  pointRadius: s.continues || bound ? 0 : s.joined ? (s.x.length > 60 ? 0 : 3.5) : 4.5, pointHoverRadius: 6, pointHitRadius: 4};
+          // Dots are many and lie on one another; the line that bounds them is over them, with its points where they have names.
+          return {...base, data: s.x.map((x, i) => ({x, y: s.y[i], name: hover(s, i)})), showLine: s.joined, clip: 6,
+                  backgroundColor: s.joined ? hue : alpha(hue, 0.4), borderWidth: s.joined ? 2 : 0,
+                  borderDash: s.continues ? [3, 4] : [], pointStyle: bound ? 'circle' : shape(hues.get(s.name)),
+                  pointRadius: s.continues ? 0 : bound ? (s.names.length ? 4 : 0) : s.joined ? (s.x.length > 60 ? 0 : 3.5) : 4.5, pointHoverRadius: 6,
+                  pointHitRadius: 4};
       }
     });
   }
@@ -111,9 +112,10 @@ const charts = (() => {
     }
     return `${name}: ${words.full(raw.y, data.unit)}${raw.name && data.kind !== 'areas' ? ' · ' + raw.name : ''}`;
   }
+  const tick_of = (data, at) => data.ticks.slice(0, at + 1).findLast(t => t !== '') ?? '';  // of several bars the first has their name
   function heading(data, items) {
     const first = items[0];
-    if (data.kind === 'bars') return data.ticks[first.dataIndex];
+    if (data.kind === 'bars') return tick_of(data, first.dataIndex);
     if (data.kind === 'spans') return `${first.dataset.label}, at ${words.full(first.raw.x[0], data.x_unit)}`;
     return `${data.x_name} ${words.full(first.raw.x, data.x_unit)}`;
   }
@@ -201,7 +203,7 @@ const charts = (() => {
     if (data.kind === 'spans') return box;
     data.series.forEach((s, index) => {
       if (s.continues) return;
-      const swatch = element('span', {class: 'swatch ' + (is_bound(data, s) ? 'bound' : 'c' + (hues.get(s.name) % 8 + 1) + (data.kind === 'lines' ? ' ' + shape(hues.get(s.name)) : '')), 'aria-hidden': 'true'});
+      const swatch = element('span', {class: 'swatch ' + (is_bound(data, s) ? (s.names.length ? 'bound over' : 'bound') : 'c' + (hues.get(s.name) % 8 + 1) + (data.kind === 'lines' ? ' ' + shape(hues.get(s.name)) : '')), 'aria-hidden': 'true'});
       box.append(element('button', {type: 'button', 'aria-pressed': 'true', title: 'Show or hide', click: e => {
         const on = e.currentTarget.getAttribute('aria-pressed') !== 'true';
         e.currentTarget.setAttribute('aria-pressed', String(on));
@@ -220,15 +222,18 @@ const charts = (() => {
     for (const s of data.series)
       s.x.forEach((x, i) => {
         const name = s.names.length ? data.words[s.names[i]] : '';
-        const row = data.kind === 'spans' ? [s.name, name, x, s.y[i]] : [s.name, data.kind === 'bars' ? data.ticks[x] : x, s.y[i]];
+        const row = data.kind === 'spans' ? [s.name, name, x, s.y[i]] : [s.name, data.kind === 'bars' ? tick_of(data, x) : x, s.y[i]];
         row.forEach((v, c) => values[c].push(v));
       });
     return tables.build({name: 'numbers', title: '', rows: values[0].length, left_out: 0,
                          columns: columns.map((name, c) => ({name: name || 'value', unit: units[c], show: 'always', values: values[c]}))});
   }
 
+  const tall_enough = data => Math.max(110, 54 + data.ticks.reduce((all, t) => all + Math.max(t === '' ? 24 : 30, 8 + 15 * in_lines(t).length), 0));
   function height(data) {
-    if (data.kind === 'bars') return Math.max(110, 54 + data.ticks.reduce((all, t) => all + Math.max(30, 8 + 15 * in_lines(t).length), 0));
+    const sheet = 700, paper = document.documentElement.classList.contains('paper');  // of A4, with its heading and legend
+    if (data.kind === 'bars' && paper) return Math.min(sheet, tall_enough(data));
+    if (data.kind === 'bars') return tall_enough(data);
     if (data.kind === 'spans') return Math.max(140, 60 + marks.room(data.marks) + 30 * data.series.length);
     return null;
   }

@@ -65,13 +65,15 @@ const marks = (() => {
     },
   };
 
-  // A long name in two lines at most; its middle gives way, both ends tell.
+  // A long name in two lines at most, broken between words; its middle gives way, both ends tell.
   function in_lines(text) {
     const most = innerWidth < 760 ? 17 : 42;
-    if (text.length > 2 * most) text = text.slice(0, Math.ceil(1.2 * most) - 1) + '…' + text.slice(-Math.floor(0.8 * most));
     if (text.length <= most) return [text];
-    const first = text.slice(0, most), at = Math.max(...[' ', ',', '_', '<', ':', '.'].map(c => first.lastIndexOf(c) + 1));
-    return at > 0 && text.length - at <= most ? [text.slice(0, at), text.slice(at)] : [first, text.slice(most)];
+    const start = text.slice(0, most + 1), at = Math.max(...[' ', ',', '_', '<', ':', '.'].map(c => start.lastIndexOf(c) + 1));
+    const first = text.slice(0, at > most / 3 ? Math.min(at, most) : most), rest = text.slice(first.length).trim();
+    if (rest.length <= most) return [first.trim(), rest];
+    const end = rest.slice(1 - most), word = end.indexOf(' ') + 1;
+    return [first.trim(), '…' + (word > 0 && word < most / 2 ? end.slice(word) : end)];
   }
 
   return {lines, room, spreads, in_lines};

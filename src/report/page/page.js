@@ -55,12 +55,22 @@
     waits?.figure.classList.add('wide');
   }
 
+  // A table of one row that is wider than the page is easier to read as single values.
+  const most_columns = 8;
+  function as_fields(part) {
+    if (part.is !== 'table' || part.rows !== 1 || part.left_out > 0) return [part];
+    const shown = part.columns.filter(c => c.show !== 'detail'), value = c => 'same' in c ? c.same : c.values[0];
+    if (shown.length <= most_columns) return [part];
+    const fields = shown.filter(c => value(c) !== null && value(c) !== '').map(c => ({is: 'field', name: c.name, unit: c.unit, value: value(c)}));
+    return part.title ? [{is: 'heading', text: part.title}, ...fields] : fields;
+  }
+
   // Neighbouring parts of one kind belong together.
   function runs_of(parts) {
     const runs = [];
-    for (const part of parts) {
+    for (const part of parts.map(as_fields).flat()) {
       const last = runs.at(-1);
-      if (last && last[0].is === part.is && (part.is === 'field' || part.is === 'chart')) last.push(part);
+      if (last && last[0].is === part.is && (part.is === 'field' || part.is === 'chart' || part.is === 'table')) last.push(part);
       else runs.push([part]);
     }
     return runs;
@@ -71,7 +81,8 @@
       switch (run[0].is) {
         case 'field': into.append(fields_of(run)); break;
         case 'chart': into.append(charts_of(run)); break;
-        case 'table': into.append(tables.build(run[0])); break;
+        case 'table': into.append(run.length === 1 ? tables.build(run[0]) : element('div', {class: 'tables'}, ...run.map(tables.build))); break;
+        case 'heading': into.append(element('h3', {}, run[0].text)); break;
         case 'note': into.append(element('p', {class: 'note'}, ...words.unbroken(run[0].text))); break;
         case 'record': into.append(section(run[0], depth)); break;
       }

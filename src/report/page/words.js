@@ -63,8 +63,8 @@ const words = (() => {
   const title_with = (name, unit) => title(unit === 'ms' ? name.replace(/_ms(?=_|$)/, '') : name);
 
   // A sentence whose options (--keep) no line breaks at their hyphens.
-  const unbroken = text => text.split(/((?<=^|[\s(])--[a-z][a-z-]*)/).filter(t => t !== '')
-    .map(t => t.startsWith('--') ? element('span', {class: 'option'}, t) : t);
+  const unbroken = text => text.split(/((?<=^|\s)\(?--[a-z][a-z-]*)/).filter(t => t !== '')
+    .map(t => /^\(?--/.test(t) ? element('span', {class: 'option'}, t) : t);
 
   return {cell, full, tick, title, title_with, unbroken};
 })();

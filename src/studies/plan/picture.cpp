@@ -28,6 +28,7 @@ std::optional<Chart> picture_of(std::span<const PlanRow> rows, std::uint64_t mem
   const bool timed = std::all_of(rows.begin(), rows.end(), [](const PlanRow& r) { return r.ms_at_least.has_value(); });
   Chart c{timed ? "Bytes against time" : "Bytes against FLOPs", timed ? "ms_at_least" : "flops", "needed_bytes", Unit::bytes, false, {}};
   c.x_unit = timed ? Unit::ms : Unit::flops;
+  c.log_x = true;  // the slowest that fits may take a hundred times as long as the fastest
   Chart::Series frontier{"frontier", {}, {}}, others{"other settings that fit", {}, {}, false};
   std::size_t beaten = 0, at = 0;
   for (const PlanRow& r : rows) beaten += r.frontier ? 0 : 1;
@@ -40,7 +41,7 @@ std::optional<Chart> picture_of(std::span<const PlanRow> rows, std::uint64_t mem
   }
   c.series.push_back(std::move(frontier));
   if (!others.points.empty()) c.series.push_back(std::move(others));
-  if (memory_bytes > 0) c.marks.push_back({"memory", double(memory_bytes)});
+  if (memory_bytes > 0) c.marks.push_back({fmt::format("memory {}", bytes_in_words(double(memory_bytes))), double(memory_bytes)});
   return c;
 }
 

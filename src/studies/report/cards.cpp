@@ -1,6 +1,7 @@
 #include "studies/report/cards.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/text.h"
 #include "report/described_table.h"
@@ -72,18 +73,18 @@ constexpr double widest_bar = 8;  // beyond it a bar would make the others unrea
 std::optional<Chart> picture_of_means(const Table& t) {
   if (t.rows.empty()) return {};
   Chart c{"The peer's time over ours", "", "", Unit::ratio, false, {}, Chart::Kind::bars};
-  c.marks.push_back({"level", 1});
+  c.marks.push_back({"as fast", 1});
   std::size_t beyond = 0;
-  for (std::size_t card = 2; card < t.columns.size(); ++card) {  // bars of cards stand below one another, not on one another
-    Chart::Series s{t.columns[card].name, {}};
-    for (const auto& row : t.rows)
+  for (std::size_t card = 2; card < t.columns.size(); ++card) c.series.push_back({t.columns[card].name, {}});
+  for (const auto& row :
+       t.rows) {  // a peer's bars are below one another, a card each: the first has the name, colours tell the cards apart
+    std::string name = fmt::format("{}, {}", std::get<std::string>(row[0]), std::get<std::string>(row[1]));
+    for (std::size_t card = 2; card < t.columns.size(); ++card)
       if (const auto* mean = std::get_if<double>(&row[card])) {
         if (*mean > widest_bar && ++beyond) continue;
-        s.points.emplace_back(double(c.ticks.size()), *mean);
-        c.ticks.push_back(fmt::format("{}, {}{}", std::get<std::string>(row[0]), std::get<std::string>(row[1]),
-                                      t.columns.size() > 3 ? ": " + t.columns[card].name : ""));
+        c.series[card - 2].points.emplace_back(double(c.ticks.size()), *mean);
+        c.ticks.push_back(std::exchange(name, ""));
       }
-    c.series.push_back(std::move(s));
   }
   if (beyond > 0) c.title += fmt::format(" ({} above {:g} {} in the table below)", beyond, widest_bar, beyond == 1 ? "is" : "are");
   return c;
