@@ -247,8 +247,8 @@ TEST_F(ModelProgram, ThePlanAsPyTorchKnowsHowPeopleFineTune) {
   std::map<std::string, Json> ways;
   for (const Json& row : j["ways"]) ways[row["way"]] = row;
   EXPECT_EQ(ways.at("all parameters, FP32, AdamW")["fits"], false);
-  EXPECT_EQ(ways.at("all parameters, bf16, AdamW in 8 bits")["fits"], false);
-  for (const char* way : {"all parameters, bf16, paged AdamW in 8 bits, in backward", "LoRA of rank 16", "QLoRA of rank 16"}) {
+  EXPECT_EQ(ways.at("all parameters, bf16, 8-bit AdamW")["fits"], false);
+  for (const char* way : {"all parameters, bf16, paged 8-bit AdamW in backward", "LoRA of rank 16", "QLoRA of rank 16"}) {
     const Json& row = ways.at(way);
     EXPECT_EQ(row["fits"], true) << way;
     const std::string with = row["with"];
@@ -262,6 +262,27 @@ TEST_F(ModelProgram, ThePlanAsPyTorchKnowsHowPeopleFineTune) {
   EXPECT_EQ(none["answer"].get<std::string>().find("Does not fit on NVIDIA H100 SXM: "), 0u) << none["answer"];
   const Json more = answer("plan --as pytorch --model llama-3.1-70b --batch 1 --len 2048 --device h100 --most 1 --precision bf16");
   EXPECT_EQ(more["fits"], true) << "QLoRA";
+}
+
+// Several GPUs: the answer says how many, why there is no time, and no row reserves more than a card has.
+TEST_F(ModelProgram, ThePlanAsPyTorchOfSeveralGpusSaysWhatItLeavesOut) {
+  const Json j = answer("plan --as pytorch --model llama-3.1-70b --batch 64 --len 4096 --gpus 64 --device h100 --most 3");
+  EXPECT_EQ(j["answer"].get<std::string>().find("Fits on 64 × NVIDIA H100 SXM: "), 0u) << j["answer"];
+  EXPECT_NE(j["answer"].get<std::string>().find(" each, with "), std::string::npos) << j["answer"];
+  EXPECT_NE(j["notes"].dump().find("No ms: what several GPUs send to each other is not timed here; headroom forecast"), std::string::npos);
+  for (const Json& row : j["rows"]) EXPECT_LE(row["reserved_bytes"], j["memory_bytes"]) << row;
+  const Json one = answer("plan --as pytorch --model llama-3.1-8b --batch 2 --len 2048 --device 4090 --most 1");
+  EXPECT_NE(one["notes"].dump().find("No ms for all parameters, bf16, paged 8-bit AdamW in backward: "), std::string::npos);
+}
+
+// A page of what serves has its own pictures, and where nothing serves the answer says what was tried.
+TEST_F(ModelProgram, ThePlanOfServingShowsTheLargestBatch) {
+  const std::string plan = "plan --phase inference --model llama-3.1-8b --batch 8 --len 8192 --device ";
+  const std::string out = run(plan + "a100").out;
+  EXPECT_NE(out.find("The largest batch at each length\n  bf16 "), std::string::npos) << out;
+  EXPECT_NE(out.find("Tokens per second at that batch, at most\n  bf16 "), std::string::npos) << out;
+  const std::string none = answer("plan --phase inference --model llama-3.1-70b --batch 1 --len 8192 --device 4090", 3)["answer"];
+  EXPECT_NE(none.find(" No --chunk, --cache or --weights makes it fit: the least is "), std::string::npos) << none;
 }
 
 // A card without bf16 arithmetic is planned in fp16, and bf16 there is called what it is.

@@ -59,9 +59,10 @@ TEST(PyTorchStepTime, OfAStepThatIsNotKnownThereIsAReason) {
     return t.ms_by;
   };
   EXPECT_EQ(why([](LanguageModel& m) { m.compile = Compile::blocks; }),
-            "kernels that torch.compile makes are not timed; headroom forecast -- CMD times a program");
-  EXPECT_EQ(why([](LanguageModel& m) { m.gpus = 2; }), "what several GPUs send is not timed");
-  EXPECT_EQ(why([](LanguageModel& m) { m.adam = Adam::paged; }), "this optimizer is not timed");
+            "kernels that torch.compile makes are not timed here; headroom forecast -- CMD times a program");
+  EXPECT_EQ(why([](LanguageModel& m) { m.gpus = 2; }),
+            "what several GPUs send to each other is not timed here; headroom forecast -- CMD times a program on them");
+  EXPECT_EQ(why([](LanguageModel& m) { m.adam = Adam::paged; }), "this optimizer is not timed here");
   EXPECT_EQ(why([](LanguageModel& m) { m.until = Until::backward; }), "a part of a step is not timed");
   Device unknown = h200;
   unknown.name = "a card", unknown.ceilings = {};

@@ -133,7 +133,8 @@ std::string least_in_words(const ModelMemory& m, const Room& room, std::int64_t 
   const std::string ways = together.words.empty() ? "as it is" : joined(together.words, " "),
                     needs = bytes_in_words(double(room.needed_bytes(together.peak)));
   std::string said = together.fits ? fmt::format(" Least that would fit: {}: {}.", ways, needs)
-                                   : fmt::format(" No way to hold it here fits; the nearest, {}, needs {}.", ways, needs);
+                                   : fmt::format(" No --chunk, --cache or --weights makes it fit: the least is {}, {}{}.", needs,
+                                                 together.words.empty() ? "" : "with ", ways);
   if (m.device.kind == DeviceKind::cpu) return said;
   const auto n = gpus_that_hold(
       [&](int gpus) {
@@ -159,6 +160,27 @@ std::string answer_of(const ModelMemory& m, const Room& room, const std::vector<
   answer +=
       fmt::format(": weights {}, cache {}{}.", words(last.weight_bytes), words(last.cache_bytes), last.fits ? bound_in_words(last) : "");
   return last.fits ? answer : answer + least_in_words(m, room, last.batch, last.len, last.precision);
+}
+
+// The most sequences at once over the length, and the tokens per second that they have at most.
+void add_pictures(const std::vector<InferenceRow>& rows, Record& into) {
+  Chart batch{"The largest batch at each length", "len", "sequences", Unit::none, true, {}},
+      rate{"Tokens per second at that batch, at most", "len", "tokens per second", Unit::none, true, {}};
+  for (const InferenceRow& row : rows) {
+    if (!row.fits) continue;
+    const std::string name(name_of(row.precision));
+    const auto add = [&](Chart& to, double y) {
+      auto line = std::ranges::find(to.series, name, &Chart::Series::name);
+      if (line == to.series.end()) line = to.series.insert(line, {name, {}});
+      line->points.emplace_back(double(row.len), y);
+    };
+    add(batch, double(row.batch));
+    if (row.tokens_per_s_at_most) add(rate, *row.tokens_per_s_at_most);
+  }
+  for (Chart* chart : {&batch, &rate}) {
+    std::erase_if(chart->series, [](const Chart::Series& s) { return s.points.size() < 2; });
+    if (!chart->series.empty()) into.add(Part{std::move(*chart)});
+  }
 }
 
 }  // namespace
@@ -267,6 +289,7 @@ Outcome plan_inference(const ModelMemory& m, std::int64_t most_len) {
       .add("batch", batch)
       .add("len", asked_len);
   r.add(Part{table_of<InferenceRow>("rows", "The largest batch for each length; one that does not fit is shown with batch 1", rows)});
+  add_pictures(rows, r);
   say_what_is_counted(m, room, r);
   return yes_or_no(std::move(r), best.has_value());
 }

@@ -102,9 +102,9 @@ std::vector<Lever<LanguageModel>> levers_of_pytorch() {
          return m.lora == 0 && size_of(m.precision.dtype) == 2 &&
                 std::exchange(m.parameters, pytorch::Parameters::half) == pytorch::Parameters::whole;
        }},
-      {"AdamW in 8 bits (--adam 8bit)",
+      {"8-bit AdamW (--adam 8bit)",
        [=](LanguageModel& m) { return trains(m) && std::exchange(m.adam, pytorch::Adam::eight_bit) < pytorch::Adam::eight_bit; }},
-      {"paged AdamW in 8 bits, in backward (--adam paged-8bit --optimizer-in-backward)",
+      {"paged 8-bit AdamW in backward (--adam paged-8bit --optimizer-in-backward)",
        [=](LanguageModel& m) {
          if (!trains(m) || m.gpus > 1 || m.accumulate > 1 || m.in_backward || m.lora > 0) return false;
          m.adam = pytorch::Adam::paged, m.in_backward = true;
@@ -130,7 +130,8 @@ std::optional<std::uint64_t> peak_or_none(const LanguageModel& m, std::uint64_t 
   return step_peak(m, workspace);
 }
 
-Table mitigations(const LanguageModel& m, const ModelMemory& asked, std::uint64_t workspace, const Combination<LanguageModel>& together) {
+Table mitigations(const LanguageModel& m, const ModelMemory& asked, std::uint64_t workspace, const Combination<LanguageModel>& together,
+                  std::string_view the_step) {
   std::vector<PyTorchSavingRow> rows;
   const auto now = std::int64_t(step_peak(m, workspace));
   rows.push_back({.instead = "as it is", .peak_bytes = now, .saves_bytes = 0});
@@ -164,7 +165,7 @@ Table mitigations(const LanguageModel& m, const ModelMemory& asked, std::uint64_
         "every block's forward once more");
   if (m.adam != pytorch::Adam::eight_bit && m.until == pytorch::Until::update)
     consider(
-        "bitsandbytes' AdamW in 8 bits (--adam 8bit)", [](LanguageModel& o) { o.adam = pytorch::Adam::eight_bit; },
+        "bitsandbytes' 8-bit AdamW (--adam 8bit)", [](LanguageModel& o) { o.adam = pytorch::Adam::eight_bit; },
         "moments rounded to 8 bits");
   if (m.shard != engine::Sharding::everything && m.lora == 0 && m.keep.group == 1) {
     const std::int64_t gpus = std::max<std::int64_t>(m.gpus, m.gpus > 1 ? 1 : 8);
@@ -177,7 +178,7 @@ Table mitigations(const LanguageModel& m, const ModelMemory& asked, std::uint64_
   if (together.words.size() > 1)
     add("together: " + joined(together.words, " + "), together.peak, together.fits ? "the least that fits" : "does not fit either");
   if (m.lora > 0 || !why_no_kernels(asked.device).empty())
-    return table_of("mitigations", "Ways to save bytes in the last row's step, and their costs", rows);
+    return table_of("mitigations", fmt::format("Ways to save bytes in {}, and their costs", the_step), rows);
   engine::Recipe here = ours(m);
   here.purpose = purpose_of(asked.use);
   here.ranks = asked.ranks;
@@ -187,7 +188,7 @@ Table mitigations(const LanguageModel& m, const ModelMemory& asked, std::uint64_
         engine::forecast_peak(here, asked.device, 1),
         keep == engine::Keep::everything ? "nothing: no N² matrices, no temporaries of the optimiser" : "every block's forward once more");
   }
-  return table_of("mitigations", "Ways to save bytes in the last row's step, and their costs", rows);
+  return table_of("mitigations", fmt::format("Ways to save bytes in {}, and their costs", the_step), rows);
 }
 
 void check_account(const ModelMemory& asked) {
@@ -205,8 +206,8 @@ void check_account(const ModelMemory& asked) {
         "--device cpu: --as pytorch accounts for PyTorch's CUDA allocator; name a GPU, present or not, as in --device h200");
 }
 
-// Whom the bytes beyond the tensors belong to, of the last row.
-Table beside_of(const pytorch::LanguageModelAccount& a, const Device& device, std::int64_t gpus) {
+// Whom the bytes beyond the tensors belong to.
+Table beside_of(const pytorch::LanguageModelAccount& a, const Device& device, std::int64_t gpus, std::string_view the_step) {
   std::vector<PyTorchBesideRow> rows;
   const Overhead over = overhead_of(device, int(gpus), RunBy::pytorch);
   std::uint64_t exact = 0, workspaces = 0, taken = 0;
@@ -222,7 +223,7 @@ Table beside_of(const pytorch::LanguageModelAccount& a, const Device& device, st
   rows.push_back({"CUDA context", over.beside.context_bytes});
   rows.push_back({"libraries: kernels' code, cuBLAS", over.beside.libraries_bytes});
   if (gpus > 1) rows.push_back({"NCCL's buffers", over.communication_bytes});
-  return table_of("beside", "The last row's bytes on the card, by who takes them", rows);
+  return table_of("beside", fmt::format("All bytes on the card in {}", the_step), rows);
 }
 
 std::string in_words(const LanguageModel& m) {
@@ -387,6 +388,7 @@ Outcome memory_model_as_pytorch(const ModelMemory& asked) {
   const std::uint64_t workspace = asked.as_pytorch.workspace_bytes.value_or(pytorch::workspace_bytes(asked.device.sm));
   std::vector<PyTorchModelRow> described;
   const std::size_t row_count = asked.batches.size() * asked.levers.precision.size() * asked.levers.keep.size() * asked.lens.size();
+  const std::string_view the_step = row_count == 1 ? "the step" : "the last row's step";
   std::vector<std::vector<Table>> within;
   std::vector<LanguageModel> models;
   std::optional<Table> beside;
@@ -450,7 +452,7 @@ Outcome memory_model_as_pytorch(const ModelMemory& asked) {
             return std::pair(x.at_peak, x.taken) > std::pair(y.at_peak, y.taken);
           });
           within.push_back({component_table(components, "components", "")});
-          if (asked.use == ModelUse::train) beside = beside_of(a, asked.device, m.gpus);
+          if (asked.use == ModelUse::train) beside = beside_of(a, asked.device, m.gpus, the_step);
         }
   Table rows = table_of("rows", "", described);
   rows.within = std::move(within);
@@ -468,14 +470,14 @@ Outcome memory_model_as_pytorch(const ModelMemory& asked) {
   if (!rows.within.empty()) {
     at_peak = rows.within.back().front();
     at_peak.name = "largest";
-    at_peak.title = "The last row's tensors: those at the peak, then the others; the largest first, equal ones of all blocks together";
+    at_peak.title = fmt::format("Tensors of {}: those at the peak first, the largest first, equal ones of all blocks together", the_step);
     at_peak.rows.resize(std::min<std::size_t>(at_peak.rows.size(), 24));
   }
   r.add({rows});
   if (live) r.add({*std::move(live)});
   if (!at_peak.rows.empty()) r.add({at_peak});
   if (beside) r.add({*std::move(beside)});
-  if (!models.empty()) r.add({edges(models, workspace, room)}).add({mitigations(models.back(), asked, workspace, together)});
+  if (!models.empty()) r.add({edges(models, workspace, room)}).add({mitigations(models.back(), asked, workspace, together, the_step)});
   r.add({Note{fmt::format(
       "As PyTorch on {}, by torch.cuda.memory_allocated's count: the caching allocator's blocks replayed, 1 MB is 2^20 bytes, two "
       "cuBLAS "

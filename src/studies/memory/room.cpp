@@ -9,14 +9,14 @@
 namespace headroom::studies {
 
 Room room_of(const Device& d, std::optional<std::uint64_t> asked, int gpus, RunBy program) {
-  Room r{asked.value_or(d.memory_bytes), 0, ""};
+  Room r{asked.value_or(d.memory_bytes), 0, "", gpus};
   if (d.kind == DeviceKind::cpu) return r;
   const Overhead o = overhead_of(d, gpus, program);
   const bool present = !d.bus.empty(), context_taken = present && !asked;
   if (!present && !asked) r.memory_bytes -= std::min(r.memory_bytes, o.beside.driver_keeps_bytes);
   r.overhead_bytes = o.bytes() - (context_taken ? o.beside.context_bytes : 0);
   const auto words = [](std::uint64_t b) { return bytes_in_words(double(b)); };
-  r.words = fmt::format("Fits: the peak and {} beside it ({}libraries {}{}; {}) are at most {}{}.", words(r.overhead_bytes),
+  r.words = fmt::format("It fits if the peak and {} beside it ({}libraries {}{}; {}) are at most {}{}.", words(r.overhead_bytes),
                         context_taken ? "" : fmt::format("context {}, ", words(o.beside.context_bytes)), words(o.beside.libraries_bytes),
                         gpus > 1 ? fmt::format(", communication {}", words(o.communication_bytes)) : "",
                         o.measured ? "measured on this card" : "a reserve, not measured on this card", words(r.memory_bytes),

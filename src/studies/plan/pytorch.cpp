@@ -88,8 +88,8 @@ struct TrainingWay {
 constexpr TrainingWay training_ways[] = {
     {"all parameters, FP32, AdamW", pytorch::Parameters::whole, pytorch::Adam::fused, false, 0, pytorch::Base::precision},
     {"all parameters, bf16, AdamW", pytorch::Parameters::half, pytorch::Adam::fused, false, 0, pytorch::Base::precision},
-    {"all parameters, bf16, AdamW in 8 bits", pytorch::Parameters::half, pytorch::Adam::eight_bit, false, 0, pytorch::Base::precision},
-    {"all parameters, bf16, paged AdamW in 8 bits, in backward", pytorch::Parameters::half, pytorch::Adam::paged, true, 0,
+    {"all parameters, bf16, 8-bit AdamW", pytorch::Parameters::half, pytorch::Adam::eight_bit, false, 0, pytorch::Base::precision},
+    {"all parameters, bf16, paged 8-bit AdamW in backward", pytorch::Parameters::half, pytorch::Adam::paged, true, 0,
      pytorch::Base::precision},
     {"LoRA of rank 16", pytorch::Parameters::whole, pytorch::Adam::fused, false, 16, pytorch::Base::precision},
     {"QLoRA of rank 16", pytorch::Parameters::whole, pytorch::Adam::fused, false, 16, pytorch::Base::four_bit},
@@ -149,7 +149,7 @@ PyTorchPlanRow row_of(const LanguageModel& m, const Room& room, std::uint64_t wo
           .micro_batches = m.accumulate,
           .shard = m.shard,
           .peak_bytes = a.train_peak_bytes,
-          .reserved_bytes = a.reserved_bytes,
+          .reserved_bytes = std::min(a.reserved_bytes, std::max(a.train_peak_bytes, room.for_peak())),  // no card lends more than it has
           .gpus = m.gpus};
 }
 
@@ -234,6 +234,21 @@ Table table_of_ways(const std::vector<BestOfWay>& ways, const Room& room, const 
       "ways", fmt::format("Ways to train it in {}, what changes the training least first; each with the least work that fits", how), rows);
 }
 
+// Which ways have no time, and why.
+std::vector<std::string> why_no_times(const std::vector<BestOfWay>& ways) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> of_reason;
+  for (const BestOfWay& w : ways) {
+    if (w.time.ms) continue;
+    auto at = std::ranges::find(of_reason, w.time.ms_by, [](const auto& r) { return r.first; });
+    if (at == of_reason.end()) at = of_reason.insert(at, {w.time.ms_by, {}});
+    at->second.emplace_back(w.way->name);
+  }
+  std::vector<std::string> said;
+  for (const auto& [why, names] : of_reason)
+    said.push_back(fmt::format("No ms{}: {}.", names.size() == ways.size() ? "" : " for " + joined(names, "; "), why));
+  return said;
+}
+
 // Each way's bytes at its peak by kind, beside the limit.
 Chart picture_of_ways(const std::vector<BestOfWay>& ways, const Room& room, std::uint64_t workspace) {
   constexpr std::pair<const char*, Phase> kinds[] = {
@@ -298,29 +313,31 @@ Outcome plan_as_pytorch(const Plan& p) {
       r.add(Part{Note{fmt::format("{} has no bf16 arithmetic (PyTorch emulates it there), so the ways are in fp16, with a GradScaler.",
                                   p.device.name)}});
     r.add(Part{table_of_ways(ways, room, p.device)}).add(Part{picture_of_ways(ways, room, workspace)});
+    for (const std::string& why : why_no_times(ways)) r.add(Part{Note{why}});
     if (first != ways.end()) r.add(Part{Note{fmt::format("Its bytes, one by one: {}", command_of(p, first->step))}});
     if (std::any_of(ways.begin(), ways.end(), [](const BestOfWay& w) { return !measured_choices(w.step); }))
       r.add(Part{
-          Note{"checked (in csv and json): steps with all of these choices were measured on a card. Of the others, what a choice does was "
-               "read in its source; docs/memory.md holds them to published peaks."}});
+          Note{"checked (in csv and json) says whether steps with all choices of a way were measured on a card. For the others, what each "
+               "choice does was read in its source; docs/memory.md has published peaks beside them."}});
   }
   r.add("settings", std::int64_t(search.settings.size())).add("settings_that_fit", that_fit);
-  if (!of_these && !search.settings.empty()) {
-    r.add(Part{
-        Note{fmt::format("With FP32 parameters and AdamW nothing fits. The nearest needs {}, {} too many.",
-                         bytes_in_words(double(nearest.needed_bytes)), bytes_in_words(double(nearest.needed_bytes - room.memory_bytes)))}});
-    fitting = {nearest};
-  }
+  if (!search.settings.empty())
+    r.add(Part{Note{of_these ? fmt::format("With FP32 parameters and AdamW {} of {} settings fit.", that_fit, search.settings.size())
+                             : fmt::format("With FP32 parameters and AdamW none of {} settings fits. The smallest needs {}, {} too much.",
+                                           search.settings.size(), bytes_in_words(double(nearest.needed_bytes)),
+                                           bytes_in_words(double(nearest.needed_bytes - room.memory_bytes)))}});
+  if (!of_these && !search.settings.empty()) fitting = {nearest};
   if (std::int64_t(fitting.size()) > p.most) fitting.resize(std::size_t(p.most));
-  r.add(Part{table_of("rows",
-                      of_these ? "What fits of FP32 parameters and AdamW, least work first" : "The nearest of FP32 parameters and AdamW",
-                      fitting)});
+  r.add(Part{table_of(
+      "rows",
+      of_these ? "FP32 parameters and AdamW: the settings that fit, least work first" : "FP32 parameters and AdamW: the smallest setting",
+      fitting)});
   r.add(Part{
       Note{"Least work first: 16 bits, nothing computed again, whole batches, compiled, little sent. AdamW is fused, attention "
            "F.scaled_dot_product_attention; keep input is torch.utils.checkpoint of each block; shard "
            "none is DDP, everything is FSDP2 with every block resharded after forward (torchtitan's default), gradients without. "
-           "headroom memory model --as pytorch accounts for one of them by tensor. Where reserved_bytes are above the limit, the allocator "
-           "returns unused segments first; close to the limit fragments can be in its way."}});
+           "headroom memory model --as pytorch accounts for one of them by tensor. reserved_bytes is what the allocator takes of the card; "
+           "where that is all of it, it returns unused segments before it runs out, and fragments can be in its way."}});
   if (search.whole()) return yes_or_no(std::move(r), fits);
   return {std::move(r), Answer::failed, {}, fmt::format("headroom plan: {} after {}", stopped_by(), search.how_far()), true};
 }

@@ -634,8 +634,8 @@ std::string_view in_words(Adam a) {
   switch (a) {
     case Adam::foreach: return "AdamW as PyTorch defaults (foreach, one temporary as large as all parameters)";
     case Adam::fused: return "AdamW fused";
-    case Adam::eight_bit: return "bitsandbytes' AdamW in 8 bits";
-    case Adam::paged: return "bitsandbytes' paged AdamW in 8 bits, whose moments are the host's";
+    case Adam::eight_bit: return "bitsandbytes' 8-bit AdamW";
+    case Adam::paged: return "bitsandbytes' paged 8-bit AdamW, whose moments are in host memory";
     case Adam::offloaded: return "torchao's CPUOffloadOptimizer, whose moments are the host's";
     case Adam::adafactor: return "torch.optim.Adafactor";
     case Adam::sgd: return "SGD without momentum";
@@ -702,11 +702,11 @@ void check(const LanguageModel& m) {
 
 std::string why_not_timed(const LanguageModel& m) {
   if (m.until != Until::update) return "a part of a step is not timed";
-  if (m.gpus > 1) return "what several GPUs send is not timed";
-  if (m.compile != Compile::none) return "kernels that torch.compile makes are not timed; headroom forecast -- CMD times a program";
-  if (m.adam > Adam::eight_bit && m.adam != Adam::sgd) return "this optimizer is not timed";
-  if (m.in_backward) return "an optimizer's step for each parameter is not timed";
-  if (m.offload_inputs) return "checkpoints on the host are not timed";
+  if (m.gpus > 1) return "what several GPUs send to each other is not timed here; headroom forecast -- CMD times a program on them";
+  if (m.compile != Compile::none) return "kernels that torch.compile makes are not timed here; headroom forecast -- CMD times a program";
+  if (m.adam > Adam::eight_bit && m.adam != Adam::sgd) return "this optimizer is not timed here";
+  if (m.in_backward) return "an optimizer's step inside backward is not timed here";
+  if (m.offload_inputs) return "checkpoints on the host are not timed here";
   return "";
 }
 
