@@ -298,8 +298,10 @@ HEADROOM_API headroom_status headroom_comm_join_gpu(headroom_comm* comm, const h
 /* The next call's memory is the joined GPU's. It runs after what `stream` (a cudaStream_t; NULL: the default one) was given before, and later
  * work of the stream runs after it. A stream that is being captured is refused. */
 HEADROOM_API headroom_status headroom_comm_on_stream(headroom_comm* comm, void* stream);
-/* The same, but later work of the stream runs beside the call, until headroom_comm_wait makes a stream wait for the *ticket that it gets. Leave its
- * memory alone until then. Any thread may wait, and ask whether a call is done; both fail with the reason where a rank has ended. */
+/* The same, but the call returns at once: a thread of the communicator makes it, after those that were begun before, and later work of the stream
+ * runs beside it, until headroom_comm_wait makes a stream wait for the *ticket that it gets. Leave its memory alone until then. To wait takes
+ * until the other ranks' hosts have come to the call. Any thread may wait, and ask whether a call is done; both fail with what the call failed with,
+ * and with the reason where a rank has ended. */
 HEADROOM_API headroom_status headroom_comm_later(headroom_comm* comm, void* stream, int64_t* ticket);
 HEADROOM_API headroom_status headroom_comm_wait(headroom_comm* comm, int64_t ticket, void* stream);
 HEADROOM_API headroom_status headroom_comm_done(headroom_comm* comm, int64_t ticket, int32_t* done);

@@ -2,12 +2,15 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "base/device.h"
 #include "base/threads.h"
 #include "capi/edge.h"
 #include "dist/group.h"
+#include "engine/begun_calls.h"
 #include "engine/collectives.h"
 #include "gpu/caller.h"
 #include "gpu/device.h"
@@ -25,7 +28,10 @@ struct headroom_comm {
   Device gpu = cpu_device();  // whose memory calls on a stream have
   std::string route{};
   std::mutex ending;
-  std::string ended{};  // why: no call runs any more
+  std::string ended{};                               // why: no call runs any more
+  std::string carries{};                             // of the next call, as headroom_comm_carries said
+  std::optional<CardCollectives::Queue> next_queue;  // as headroom_comm_on_stream or headroom_comm_later said
+  BegunCalls begun;                                  // last: its thread uses the rest
 
   std::string why_ended() {
     const std::lock_guard lock(ending);
@@ -42,6 +48,8 @@ struct headroom_comm {
 };
 
 namespace {
+
+static_assert(BegunCalls::most < CardCollectives::kept);
 
 struct NotJoined : Error {
   using Error::Error;
@@ -73,6 +81,19 @@ headroom_comm& of_this_process(headroom_comm* comm) {
 // Runs a call. What the ranks ask for may differ, and their GPUs may be none that can be joined: all know it and go on. Every other failure ends
 // the ranks.
 template <class Body>
+void or_end(headroom_comm& c, Body&& body) {
+  try {
+    const OnDevice on(c.gpu);
+    body();
+  } catch (const Differs&) { throw; } catch (const NotJoined&) {
+    throw;
+  } catch (const std::exception& e) {
+    c.end(e.what());
+    throw;
+  }
+}
+
+template <class Body>
 headroom_status collectively(headroom_comm* comm, const char* name, Body&& body) {
   return guard([&] {
     auto& c = of_this_process(comm);
@@ -88,16 +109,28 @@ headroom_status collectively(headroom_comm* comm, const char* name, Body&& body)
       std::atomic<bool>& busy;
       ~Free() { busy = false; }
     } free{c.busy};
-    try {
-      const OnDevice on(c.gpu);
-      body(c);
-    } catch (const Differs&) { throw; } catch (const NotJoined&) {
-      throw;
-    } catch (const std::exception& e) {
-      c.end(e.what());
-      throw;
-    }
+    or_end(c, [&] { body(c); });
   });
+}
+
+// A call that ranks make together, after those that were begun. After headroom_comm_later it is begun too: it meets the other ranks on a thread
+// of its own, and what it throws is headroom_comm_wait's.
+template <class Call>
+void together(headroom_comm& c, Call&& call) {
+  const auto queue = std::exchange(c.next_queue, {});
+  auto carries = std::exchange(c.carries, {});
+  const auto now = [&c, queue, carries = std::move(carries), call = std::forward<Call>(call)] {
+    c.collectives->carries(carries);
+    if (queue) c.collectives->next_on(*queue);
+    call(*c.collectives);
+  };
+  if (queue && queue->ticket) {
+    c.collectives->cards()->begin(queue->ticket, queue->stream);
+    c.begun.begin([&c, now] { or_end(c, now); });
+    return;
+  }
+  c.begun.wait_for_all();
+  now();
 }
 
 void check_not_recorded(headroom_comm& c, const char* name, void* stream) {
@@ -111,9 +144,8 @@ const CardCollectives& cards_of_a_call(headroom_comm* comm, std::int64_t ticket)
   const std::string before = c.why_ended();
   check(before.empty(), Code::io, "the ranks have ended: {}", before);
   c.comm->check_alive();
-  const CardCollectives* const cards = c.collectives->cards();
-  check(cards && ticket >= 1 && ticket < cards->next_ticket(), Code::bad_argument, "ticket is {}: no call of it was begun", ticket);
-  return *cards;
+  check(ticket >= 1 && ticket < c.begun.next(), Code::bad_argument, "ticket is {}: no call of it was begun", ticket);
+  return *c.collectives->cards();
 }
 
 }  // namespace
@@ -157,6 +189,7 @@ void headroom_comm_destroy(headroom_comm* comm) {
   if (comm->why_ended().empty()) {
     guard([&] {
       try {
+        comm->begun.wait_for_all();
         comm->collectives->leave();
         comm->group->leave();
       } catch (const std::exception&) {
@@ -186,6 +219,7 @@ headroom_status headroom_comm_join_gpu(headroom_comm* comm, const headroom_comm_
     if (c.collectives->cards())
       check(c.gpu.index == g.device, Code::bad_argument, "join_gpu: rank {} has joined with cuda:{}, and cuda:{} is another one",
             c.comm->rank(), c.gpu.index, g.device);
+    c.begun.wait_for_all();
     c.collectives->join_gpus([&] {
       try {
         const auto staging = std::size_t(g.staging_bytes ? g.staging_bytes : usual);
@@ -206,21 +240,24 @@ headroom_status headroom_comm_join_gpu(headroom_comm* comm, const headroom_comm_
 headroom_status headroom_comm_on_stream(headroom_comm* comm, void* stream) {
   return collectively(comm, "on_stream", [&](headroom_comm& c) {
     check_not_recorded(c, "on_stream", stream);
-    c.collectives->next_on({.stream = stream});
+    c.collectives->check_joined();
+    c.next_queue = {.stream = stream};
   });
 }
 
 headroom_status headroom_comm_later(headroom_comm* comm, void* stream, int64_t* ticket) {
   return collectively(comm, "later", [&](headroom_comm& c) {
     check_not_recorded(c, "later", stream);
-    c.collectives->next_on({.stream = stream, .later = true});
-    given(ticket, "ticket") = c.collectives->cards()->next_ticket();
+    c.collectives->check_joined();
+    given(ticket, "ticket") = c.begun.next();
+    c.next_queue = {.stream = stream, .ticket = *ticket};
   });
 }
 
 headroom_status headroom_comm_wait(headroom_comm* comm, int64_t ticket, void* stream) {
   return guard([&] {
     const auto& cards = cards_of_a_call(comm, ticket);
+    comm->begun.wait(ticket);
     const OnDevice on(comm->gpu);
     cards.wait(ticket, stream);
   });
@@ -230,24 +267,24 @@ headroom_status headroom_comm_done(headroom_comm* comm, int64_t ticket, int32_t*
   return guard([&] {
     const auto& cards = cards_of_a_call(comm, ticket);
     const OnDevice on(comm->gpu);
-    given(done, "done") = cards.done(ticket);
+    given(done, "done") = comm->begun.is_made(ticket) && cards.done(ticket);
   });
 }
 
 const char* headroom_comm_gpu_route(const headroom_comm* comm) { return comm ? comm->route.c_str() : ""; }
 
 headroom_status headroom_comm_carries(headroom_comm* comm, const char* what) {
-  return collectively(comm, "carries", [&](headroom_comm& c) { c.collectives->carries(&given(what, "what")); });
+  return collectively(comm, "carries", [&](headroom_comm& c) { c.carries = &given(what, "what"); });
 }
 
 headroom_status headroom_comm_barrier(headroom_comm* comm) {
-  return collectively(comm, "barrier", [](headroom_comm& c) { c.collectives->barrier(); });
+  return collectively(comm, "barrier", [](headroom_comm& c) { together(c, [](Collectives& all) { all.barrier(); }); });
 }
 
 headroom_status headroom_comm_broadcast(headroom_comm* comm, void* data, int64_t count, headroom_dtype dtype, int32_t root) {
   return collectively(comm, "broadcast", [&](headroom_comm& c) {
     look_at("data", data, count, 1);
-    c.collectives->broadcast(data, count, dtype_of(dtype), root);
+    together(c, [=, type = dtype_of(dtype)](Collectives& all) { all.broadcast(data, count, type, root); });
   });
 }
 
@@ -255,7 +292,9 @@ headroom_status headroom_comm_all_reduce(headroom_comm* comm, void* data, int64_
                                          headroom_reduction reduction) {
   return collectively(comm, "all_reduce", [&](headroom_comm& c) {
     look_at("data", data, count, 1);
-    c.collectives->all_reduce(data, count, dtype_of(dtype), one_of<Reduction>(reduction, 2, "reduction"));
+    together(c, [=, type = dtype_of(dtype), how = one_of<Reduction>(reduction, 2, "reduction")](Collectives& all) {
+      all.all_reduce(data, count, type, how);
+    });
   });
 }
 
@@ -263,7 +302,7 @@ headroom_status headroom_comm_all_gather(headroom_comm* comm, const void* part, 
   return collectively(comm, "all_gather", [&](headroom_comm& c) {
     look_at("part", part, count, c.comm->ranks());
     look_at("whole", whole, count, c.comm->ranks());
-    c.collectives->all_gather(part, whole, count, dtype_of(dtype));
+    together(c, [=, type = dtype_of(dtype)](Collectives& all) { all.all_gather(part, whole, count, type); });
   });
 }
 
@@ -272,7 +311,9 @@ headroom_status headroom_comm_reduce_scatter(headroom_comm* comm, const void* wh
   return collectively(comm, "reduce_scatter", [&](headroom_comm& c) {
     look_at("whole", whole, count, c.comm->ranks());
     look_at("part", part, count, c.comm->ranks());
-    c.collectives->reduce_scatter(whole, part, count, dtype_of(dtype), one_of<Reduction>(reduction, 2, "reduction"));
+    together(c, [=, type = dtype_of(dtype), how = one_of<Reduction>(reduction, 2, "reduction")](Collectives& all) {
+      all.reduce_scatter(whole, part, count, type, how);
+    });
   });
 }
 
@@ -280,6 +321,6 @@ headroom_status headroom_comm_exchange(headroom_comm* comm, const void* mine, vo
   return collectively(comm, "exchange", [&](headroom_comm& c) {
     look_at("mine", mine, count, c.comm->ranks());
     look_at("theirs", theirs, count, c.comm->ranks());
-    c.collectives->exchange(mine, theirs, count, dtype_of(dtype));
+    together(c, [=, type = dtype_of(dtype)](Collectives& all) { all.exchange(mine, theirs, count, type); });
   });
 }

@@ -28,28 +28,28 @@ char* at_byte(const void* data, std::int64_t element, DType type) {
 CardCollectives::CardCollectives(std::unique_ptr<dist::Cards> cards, int device) : cards_(std::move(cards)) {
   if (!cards_->on_gpu()) return;
   for (int i = 0; i < cards_->lanes(); ++i) streams_.push_back(std::make_unique<UrgentStream>(device));
-  for (std::int64_t i = 0; i < kept * cards_->lanes(); ++i) ends_.emplace_back();
-  begin_.emplace_back();
+  for (std::int64_t i = 0; i < 1 + kept; ++i) begins_.emplace_back();
+  for (std::int64_t i = 0; i < (1 + kept) * cards_->lanes(); ++i) ends_.emplace_back();
 }
 
 // body(first element, elements, lane, stream), at most `most` elements at once. The lanes take turns, in one order on all ranks.
 template <class Body>
 void CardCollectives::in_pieces(std::int64_t count, DType type, std::int64_t most, Queue queue, Body&& body) {
-  ++calls_;
   if (count == 0) return;
   void* const stream = queue.stream;
+  const bool later = queue.ticket != 0;
   const int lanes = cards_->lanes();
   std::int64_t pieces = ceil_div(count, most);
   if (std::size_t(count) * size_of(type) >= shared_from) pieces = std::max<std::int64_t>(pieces, lanes);
   const std::int64_t each = std::min(most, ceil_div(ceil_div(count, pieces), grain) * grain);
   const bool several = each < count && lanes > 1;
-  const bool aside = cards_->on_gpu() && (several || queue.later || !stream);  // the default stream would hold up others
+  const bool aside = cards_->on_gpu() && (several || later || !stream);  // the default stream would hold up others
   const auto stream_of = [&](int lane) { return aside ? streams_[std::size_t(lane)]->raw() : stream; };
   const int first = next_lane_;
   const auto in_use = [&](int lane) { return aside && (several || lane == first); };
-  if (aside) begin_.back().record(stream);
+  if (aside && !later) begin_of(0).record(stream);
   for (int i = 0; i < lanes; ++i)
-    if (in_use(i)) begin_.back().hold_up(stream_of(i));
+    if (in_use(i)) begin_of(queue.ticket).hold_up(stream_of(i));
   for (std::int64_t at = 0; at < count; at += each) {
     const int i = next_lane_;
     next_lane_ = (next_lane_ + 1) % lanes;
@@ -60,9 +60,13 @@ void CardCollectives::in_pieces(std::int64_t count, DType type, std::int64_t mos
   }
   for (int i = 0; i < lanes; ++i) {
     if (!in_use(i)) continue;
-    end_of(calls_, i).record(stream_of(i));
-    if (!queue.later) end_of(calls_, i).hold_up(stream);
+    end_of(queue.ticket, i).record(stream_of(i));
+    if (!later) end_of(0, i).hold_up(stream);
   }
+}
+
+void CardCollectives::begin(std::int64_t ticket, void* stream) const {
+  if (cards_->on_gpu()) begin_of(ticket).record(stream);
 }
 
 void CardCollectives::wait(std::int64_t ticket, void* stream) const {

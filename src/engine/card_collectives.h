@@ -2,7 +2,6 @@
 // collectives.h on host memory. A call runs after what its stream was given before, and later work of the stream runs after it. The host waits
 // for nothing.
 #pragma once
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -18,7 +17,7 @@ class CardCollectives {
  public:
   struct Queue {
     void* stream = nullptr;
-    bool later = false;  // later work of the stream does not wait for the call: wait(ticket) makes it
+    std::int64_t ticket = 0;  // of a call that was begun: it runs after begin(), and later work of the stream runs beside it, until wait()
   };
   explicit CardCollectives(std::unique_ptr<dist::Cards>, int device);
 
@@ -29,8 +28,10 @@ class CardCollectives {
   void exchange(const void* mine, void* theirs, std::int64_t count, DType, Queue);
   const dist::Cards& cards() const { return *cards_; }
 
-  std::int64_t next_ticket() const { return calls_ + 1; }  // of the next call
-  void wait(std::int64_t ticket, void* stream) const;      // later work of the stream runs after the call. Another thread may ask
+  // Tickets count from 1, and fewer than `kept` of them are between begin() and the call itself, which another thread may make.
+  static constexpr std::int64_t kept = 256;
+  void begin(std::int64_t ticket, void* stream) const;  // the call runs after what is on the stream now
+  void wait(std::int64_t ticket, void* stream) const;   // later work of the stream runs after the call, which was made
   bool done(std::int64_t ticket) const;
 
  private:
@@ -41,11 +42,11 @@ class CardCollectives {
 
   std::unique_ptr<dist::Cards> cards_;
   std::vector<std::unique_ptr<UrgentStream>> streams_;  // of lanes that share a call; a lane that has a call alone works on the caller's
-  // Of the last calls, one for each lane: their ends. An older call's is a later one's, which comes after it on the same lane.
-  static constexpr std::int64_t kept = 256;
-  std::vector<Event> ends_, begin_;
-  const Event& end_of(std::int64_t ticket, int lane) const { return ends_[std::size_t(ticket % kept * cards_->lanes() + lane)]; }
-  std::atomic<std::int64_t> calls_{0};
+  // Of the last calls that were begun, and at 0 of one that was not. An older call's end is a later one's, which comes after it on its lane.
+  std::vector<Event> begins_, ends_;
+  static std::int64_t place_of(std::int64_t ticket) { return ticket == 0 ? 0 : 1 + ticket % kept; }
+  const Event& begin_of(std::int64_t ticket) const { return begins_[std::size_t(place_of(ticket))]; }
+  const Event& end_of(std::int64_t ticket, int lane) const { return ends_[std::size_t(place_of(ticket) * cards_->lanes() + lane)]; }
   int next_lane_ = 0;
 };
 

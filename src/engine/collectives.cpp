@@ -42,8 +42,12 @@ void Collectives::carries(std::string_view what) {
   std::copy(what.begin(), what.end(), what_.begin());
 }
 
-void Collectives::next_on(CardCollectives::Queue queue) {
+void Collectives::check_joined() const {
   check(cards_ != nullptr, Code::bad_argument, "the ranks' GPUs are not joined: headroom_comm_join_gpu comes first, on every rank");
+}
+
+void Collectives::next_on(CardCollectives::Queue queue) {
+  check_joined();
   queue_ = queue;
 }
 

@@ -30,6 +30,7 @@ class Collectives {
   explicit Collectives(dist::Comm& comm) : comm_(comm) {}
 
   void carries(std::string_view what);   // the next call: compared, and named where it differs
+  void check_joined() const;             // an Error where the ranks' GPUs are not
   void next_on(CardCollectives::Queue);  // the next call is on memory of the joined GPU
 
   void barrier();

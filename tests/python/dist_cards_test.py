@@ -11,6 +11,7 @@ import unittest
 import uuid
 import warnings
 
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # torch.use_deterministic_algorithms asks for it
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from dist_test import hd, processes_do, torch  # noqa: E402  (which skips where there is no torch)
 
@@ -182,6 +183,36 @@ class CardsTest(unittest.TestCase):
             return (queued < 0.25 * waited and was_busy) or (queued, waited, was_busy), waited > 0.3, x[-1].item()
 
         self.assertEqual(ranks_do(2, body), [(True, True, 2.0**11)] * 2)
+
+    def test_a_call_that_is_begun_waits_for_no_rank(self):
+        def body(comm):
+            x = torch.full((1 << 20,), 1.0 + comm.rank, device="cuda")
+            comm.all_reduce(x, later=True).wait()  # the GPUs join
+            comm.barrier()
+            if comm.rank:
+                time.sleep(1)
+            begun = time.monotonic()
+            works = [comm.all_reduce(x, "mean", later=True) for _ in range(100)]
+            took, made = time.monotonic() - begun, works[0].is_completed()
+            [w.wait() for w in works]
+            waited = time.monotonic() - begun
+            return comm.rank or (took < 0.8 and not made and waited > 0.8) or (took, made, waited), x[-1].item()
+
+        self.assertEqual(ranks_do(2, body), [(True, 3.0), (1, 3.0)])
+
+    def test_begun_calls_that_differ_are_said_at_wait_and_they_go_on(self):
+        def body(comm):
+            x = torch.ones(8, device="cuda")
+            first, second = comm.all_reduce(x[: 4 + comm.rank], later=True), comm.all_reduce(x, later=True)
+            try:
+                first.wait()
+                return "nothing was said"
+            except Error as refused:
+                said = str(refused)
+            return said, second.wait().tolist()
+
+        want = "ranks ask for different calls: rank 0 for all_reduce of 4 fp32, sum, on a GPU, rank 1 for all_reduce of 5 fp32, sum, on a GPU"
+        self.assertEqual(ranks_do(2, body), [(want, [2.0] * 8)] * 2)
 
     def test_no_memory_is_taken_but_the_staging(self):
         def body(comm):
@@ -377,6 +408,7 @@ class TrainingOnCardsTest(unittest.TestCase):
                 def forward(self, x):
                     return self.down(nn.functional.gelu(self.up(x)))
 
+            torch.use_deterministic_algorithms(True)  # else each rank chooses among torch's kernels by times of its own
             torch.manual_seed(0)
             net, twin = (nn.Sequential(*(Block() for _ in range(4))).cuda() for _ in range(2))
             twin.load_state_dict(net.state_dict())

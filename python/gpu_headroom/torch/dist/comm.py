@@ -405,7 +405,7 @@ class Comm:
         return done
 
     def _on_cards(self, work, tensor, shape, later):
-        """On the GPUs' own queues: the host goes on when the other ranks' hosts have come to the call."""
+        """On the GPUs' own queues: the host goes on when the other ranks' hosts have come to the call, and at once where the call is begun."""
         self._finish_begun()
         current = torch.cuda.current_stream(tensor.device)
         with torch.no_grad():
