@@ -1,7 +1,7 @@
 """Data parallelism of gpu_headroom.torch.dist beside torch's own, in turns in one group of processes.
 
     python bench/peers/torch_ranks.py [--ranks 2] [--width 512] [--layers 8]     # a step on the CPU's ranks, beside DDP over gloo
-    python bench/peers/torch_ranks.py --cards bandwidth [--gpus auto,nccl] [--staging 128]    # every collective, beside torch's over NCCL
+    python bench/peers/torch_ranks.py --cards bandwidth [--gpus auto,nccl] [--staging 512]    # every collective, beside torch's over NCCL
     python bench/peers/torch_ranks.py --cards large:ddp,large:fsdp,2.7B:fsdp     # training steps of gpu_step.py's models, blocks compiled
 
 Of CPU steps: median milliseconds of a forward and a backward pass on rank 0, those above the same passes without communication, and their
@@ -281,7 +281,7 @@ def main():
         parser.add_argument("--" + name, type=int, default=least)
     parser.add_argument("--cards", default="", help="bandwidth, or MODEL:KIND,... of small, large, 2.7B and ddp, fsdp, whole")
     parser.add_argument("--gpus", default="auto,nccl")
-    parser.add_argument("--staging", type=float, default=128)
+    parser.add_argument("--staging", type=float, default=512)
     parser.add_argument("--out")
     parser.add_argument("--trace", help="a file: rank 0's trace of two more steps of each way, summed up in the output")
     asked, port = parser.parse_args(), 20000 + os.getpid() % 20000

@@ -290,7 +290,7 @@ typedef struct headroom_comm_gpu {
   uint32_t struct_size;
   int32_t device;        /* cuda:device; ranks may share one where its memory can be shared */
   int32_t route;         /* a headroom_comm_route */
-  int64_t staging_bytes; /* 0: 128 MiB */
+  int64_t staging_bytes; /* 0: 512 MiB */
 } headroom_comm_gpu;
 #define HEADROOM_COMM_GPU_INIT \
   { sizeof(headroom_comm_gpu), 0, 0, 0 }

@@ -211,7 +211,7 @@ int headroom_comm_ranks(const headroom_comm* comm) { return comm ? comm->comm->r
 headroom_status headroom_comm_join_gpu(headroom_comm* comm, const headroom_comm_gpu* gpu) {
   return collectively(comm, "join_gpu", [&](headroom_comm& c) {
     const auto g = read_struct(gpu, "gpu");
-    constexpr std::int64_t usual = 128 << 20;
+    constexpr std::int64_t usual = 512 << 20;
     check(g.device >= 0 && g.staging_bytes >= 0, Code::bad_argument, "device is {}, staging_bytes {}: neither is negative", g.device,
           g.staging_bytes);
     const auto route =

@@ -107,7 +107,7 @@ class Comm:
     compared between ranks, as its size and type are: "layer 3's weight".
     """
 
-    def __init__(self, made: c.c_void_p, gpus: str = "auto", staging_mb: float = 128.0) -> None:
+    def __init__(self, made: c.c_void_p, gpus: str = "auto", staging_mb: float = 512.0) -> None:
         self._as_parameter_ = made
         self.gpus: str = ""
         self._asked, self._staging = gpus, int(staging_mb * 2**20)
@@ -491,7 +491,7 @@ def join(
     rendezvous: Optional[str] = None,
     patience: float = 600.0,
     gpus: str = "auto",
-    staging_mb: float = 128.0,
+    staging_mb: float = 512.0,
 ) -> Comm:
     """Joins the ranks, when all have come.
 
