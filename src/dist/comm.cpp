@@ -18,10 +18,25 @@ double sent_bytes(Call call, double bytes, int ranks) {
 namespace {
 std::size_t begin_of(const Tensor& t) { return reinterpret_cast<std::size_t>(t.data); }
 bool overlap(const Tensor& a, const Tensor& b) { return begin_of(a) < begin_of(b) + b.bytes() && begin_of(b) < begin_of(a) + a.bytes(); }
-std::string said(Call call, Name what) {
-  return what.text[0] ? fmt::format("{} of {}", names_of<Call>.of(call), what.full()) : std::string(names_of<Call>.of(call));
-}
+struct Said {  // in words only where a check fails: a dry run makes thousands of calls
+  Call call;
+  Name what;
+};
+Said said(Call call, Name what) { return {call, what}; }
 }  // namespace
+
+}  // namespace headroom::dist
+
+template <>
+struct fmt::formatter<headroom::dist::Said> : fmt::formatter<std::string> {
+  template <class Into>
+  auto format(const headroom::dist::Said& s, Into& into) const {
+    const std::string call(headroom::names_of<headroom::dist::Call>.of(s.call));
+    return fmt::formatter<std::string>::format(s.what.text[0] ? fmt::format("{} of {}", call, s.what.full()) : call, into);
+  }
+};
+
+namespace headroom::dist {
 
 Comm::Comm(int rank, int ranks) : rank_(rank), ranks_(ranks) {
   check(ranks >= 1 && rank >= 0 && rank < ranks, Code::bad_argument, "rank {} of {}: ranks are counted from 0", rank, ranks);

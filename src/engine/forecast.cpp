@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
+#include <tuple>
 
 #include "base/divide.h"
 #include "base/interrupt.h"
@@ -183,11 +185,10 @@ std::size_t forecast_peak(const Recipe& recipe, const Device& device, int worker
   return arena.peak();
 }
 
-std::size_t stand_in_bytes(const Recipe& r, const Device& device) {
-  if (device.kind == DeviceKind::cpu) return 0;
-  Arena arena;
-  Context ctx{arena, device};
-  Recipe bare = r;  // the choice of kernels does not depend on what stands
+namespace {
+
+Recipe bare_of(const Recipe& r) {  // the choice of kernels does not depend on what stands
+  Recipe bare = r;
   auto& layers = bare.model.layers;
   layers.erase(std::unique(layers.begin(), layers.end()), layers.end());
   bare.keep = {Keep::input};
@@ -195,7 +196,16 @@ std::size_t stand_in_bytes(const Recipe& r, const Device& device) {
   bare.micro_batches = 1;
   bare.ranks.sharding = Sharding::none;
   if (!r.ranks.split_tokens) bare.ranks = {};
-  if (!Training(bare, ctx).stands_in()) return 0;
+  return bare;
+}
+
+}  // namespace
+
+std::size_t stand_in_bytes(const Recipe& r, const Device& device) {
+  if (device.kind == DeviceKind::cpu) return 0;
+  Arena arena;
+  Context ctx{arena, device};
+  if (!Training(bare_of(r), ctx).stands_in()) return 0;
   const SelfAttention& a = r.model.first().attention;
   attention::Problem p;
   p.batch = r.batch;
@@ -232,10 +242,12 @@ std::string in_words_of_fp8(std::span<const Recipe> recipes, const Device& devic
 std::string counted_by(std::span<const Recipe> recipes, const Device& device) {
   if (device.kind == DeviceKind::cpu) return "";
   std::vector<std::pair<std::string, std::string>> kernels;  // who, and for what
-  for (const Recipe& r : recipes) {
+  std::set<std::tuple<std::string, std::string, std::int64_t, std::int64_t, int, Purpose>> seen;
+  for (const Recipe& r : recipes) {  // of one model: what else they differ in is not in a bare one
+    if (!seen.emplace(name_of(r.precision), r.attention, r.batch, r.len, r.ranks.parts(), r.purpose).second) continue;
     Arena arena;
     Context ctx{arena, device};
-    const Training t(r, ctx);
+    const Training t(bare_of(r), ctx);
     std::string who(t.variant().name);
     if (t.stands_in()) who = fmt::format("the CPU's {} (no GPU kernel serves it)", who);
     const std::string what = fmt::format("{} {}", name_of(r.precision), r.attention);

@@ -81,8 +81,10 @@ struct Run {  // a dry run with everything that its trace points to
 }  // namespace
 
 Trace walked_trace(const Recipe& recipe, const Device& device, int workers, Ledger* ledger, Walk* walk) {
-  stop_if_interrupted();  // a model of thousands of layers takes a second, and commands ask for dozens
+  stop_if_interrupted();                  // a model of thousands of layers takes a second, and commands ask for dozens
+  thread_local std::size_t most_ops = 0;  // of the run before: they are much alike
   const auto run = std::make_shared<Run>(recipe, device, workers);
+  run->walk.steps.reserve(most_ops);
   Trace t;
   t.standing = run->ledger.events().size();
   walk_passes(*run->step, [&](bool begins) {
@@ -91,8 +93,9 @@ Trace walked_trace(const Recipe& recipe, const Device& device, int workers, Ledg
   });
   if (const HostKeep* host = run->step->host_keep())
     t.on_host = true, t.host_bytes = host->host_bytes(), t.host_moved_bytes = host->moved_bytes();
+  most_ops = run->walk.steps.size();
   Kinds kinds(t.kinds);
-  t.ops.reserve(run->walk.steps.size());
+  t.ops.reserve(most_ops);
   for (const OpCall& s : run->walk.steps) t.ops.push_back(kinds.of(s));
   t.moved.reserve(run->ledger.events().size());
   for (const Ledger::Event& e : run->ledger.events()) {
