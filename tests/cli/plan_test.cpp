@@ -319,6 +319,7 @@ TEST_F(ModelProgram, TheAccountAnswersFirst) {
   const Json j = answer("memory model --as pytorch --model llama-3.2-1b --batch 4 --len 1024 --device 4090 --memory 12", 3);
   const std::string line = j["answer"];
   EXPECT_EQ(line.find("Does not fit on NVIDIA GeForce RTX 4090: it needs "), 0u) << line;
+  EXPECT_NE(j["notes"].dump().find("A step would take about "), std::string::npos) << j["notes"];
   EXPECT_NE(line.find("Least that would fit: "), std::string::npos) << line;
   for (const Json& row : j["mitigations"]) {
     if (row["instead"] == "as it is") continue;

@@ -48,6 +48,10 @@ TEST_F(Program, RunsOfTwoCommandsAreNotCompared) {
   refused("compare 1 2 --db " + db_, 2, "run 1 is of headroom attention and run 2 of headroom step");
 }
 
+TEST_F(Program, ACardThatIsNotHereIsForecastByOtherCommands) {
+  refused("attention --device h100 --len 16", 2, "headroom memory attention --device h100 (attention)");
+}
+
 TEST_F(Program, NothingMeasuredIsAPageToo) {
   const Ended e = run("report --format md");
   EXPECT_EQ(e.code, 0);

@@ -32,10 +32,10 @@ void describe(Of<Forecast> auto& a, auto&& f) {
               .allowed = {0, 1 << 20}});
   f(a.largest, {.name = "largest", .about = "Find the largest value that fits, as batch=1..256; {batch} in the command is replaced by it"});
   f(a.sweep, {.name = "sweep", .about = "A row for each value, as len=1024,4096; {len} in the command is replaced by it"});
-  f(a.host_speed,
-    {.name = "host_speed",
-     .about = "How many times as fast as beside the measured card the program's host is: for the time of steps that wait for it",
-     .real = {0.01, 100}});
+  f(a.host_speed, {.name = "host_speed",
+                   .about = "Speed of the program's host beside that of the measured card, as 2 for twice as fast: it decides the time of "
+                            "steps that wait for the host",
+                   .real = {0.01, 100}});
   f(a.tries, {.name = "try", .about = "Also run it with what can be changed from outside, and rank what that saves"});
   f(a.check, {.name = "check", .about = "Also run it for real on the card that is here, and show both"});
 }

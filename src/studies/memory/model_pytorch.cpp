@@ -494,7 +494,7 @@ Outcome memory_model_as_pytorch(const ModelMemory& asked) {
       : model.lora > 0 ? "frozen weights in the precision, adapters in FP32, torch.autocast for bf16 and fp16"
       : model.parameters == pytorch::Parameters::half ? "parameters, gradients and moments in the precision, without torch.autocast"
                                                       : "FP32 parameters and gradients, torch.autocast for bf16 and fp16")}});
-  if (asked.use == ModelUse::train) r.add({Note{in_words(last, time)}});
+  if (asked.use == ModelUse::train) r.add({Note{in_words(last, time, described.back().fits)}});
   if (last.precision.dtype == DType::bf16 && !computes_bf16(asked.device))
     r.add(
         {Note{fmt::format("{} has no bf16 arithmetic: PyTorch emulates it there, and its fused attention takes fp16 and FP32 alone. "

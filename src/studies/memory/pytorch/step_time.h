@@ -17,7 +17,7 @@ struct StepTime {
 StepTime step_time(const LanguageModel&, const Device&);
 
 double tokens_per_s(const LanguageModel&, double ms);
-std::string tokens_per_s_in_words(const LanguageModel&, const StepTime&);  // "960 (580 to 1900)"
-std::string in_words(const LanguageModel&, const StepTime&);               // a sentence
+std::string tokens_per_s_in_words(const LanguageModel&, const StepTime&);       // "960 (580 to 1900)"
+std::string in_words(const LanguageModel&, const StepTime&, bool fits = true);  // a sentence
 
 }  // namespace headroom::studies::pytorch
