@@ -239,7 +239,7 @@ Outcome memory_inference(const ModelMemory& m) {
         fits = fits || rows.back().fits;
       }
   Record r{"", answer_of(m, room, rows), {}};
-  r.add(Part{Note{fmt::format("{} ({} parameters) answering on {}{}", m.model.name, engine::param_count(m.model),
+  r.add(Part{Note{fmt::format("{} ({} parameters), serving, on {}{}", m.model.name, engine::param_count(m.model),
                               m.ranks.count > 1 ? fmt::format("each of {} × ", m.ranks.count) : "", m.device.name)}});
   r.add(Part{table_of<InferenceRow>("rows", "Bytes of inference", rows)});
   std::vector<LargestRow> edge;
@@ -282,7 +282,7 @@ Outcome plan_inference(const ModelMemory& m, std::int64_t most_len) {
                          least_in_words(m, room, batch, asked_len, m.levers.precision.front()));
   }
   Record r{"", answer, {}};
-  r.add(Part{Note{fmt::format("{} answering in {} on {}{}", m.model.name, bytes_in_words(double(room.memory_bytes)),
+  r.add(Part{Note{fmt::format("{}, serving, in {} on {}{}", m.model.name, bytes_in_words(double(room.memory_bytes)),
                               m.ranks.count > 1 ? fmt::format("each of {} × ", m.ranks.count) : "", m.device.name)}});
   r.add("fits", best.has_value())
       .add("memory_bytes", std::int64_t(room.memory_bytes), Unit::bytes)
