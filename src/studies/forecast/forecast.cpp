@@ -88,7 +88,9 @@ struct Largest {
 // The largest value of a range that fits, where a smaller one always does. Doubles first: large settings cost most.
 Largest largest_of(Several& several, const Varied& v, const std::vector<std::string>& program, const std::string& before) {
   Largest found{{}, v.high + 1};
-  auto& [fits, not_above, without] = found;
+  auto& fits = found.fits;
+  auto& not_above = found.not_above;
+  auto& without = found.without;
   const auto tried = [&](std::int64_t value) {  // false: there is no answer, and the search ends with what is known
     const std::string word = fmt::format("{}", value);
     const double share = not_above > v.low ? 1 - double(not_above - fits.value_or(v.low)) / double(v.high + 1 - v.low) : 1;

@@ -117,7 +117,8 @@ std::string one_line(const std::string& why) {
 
 Tries tries_of(const Forecast& a, const ForecastRow& base, const Host& host, bool was_stopped) {
   Tries tries{{}, was_stopped};
-  auto& [rows, stopped] = tries;
+  auto& rows = tries.rows;
+  bool& stopped = tries.stopped;
   const std::vector<Lever> levers = levers_for(a.program);
   const auto tried = [&](const Lever& l, double share) {
     Host here = host;

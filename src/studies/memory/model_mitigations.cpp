@@ -44,7 +44,7 @@ class Ways {
   }
   template <class Words, class Change>
   requires std::invocable<Words, const Forecast&> Way& add(Words words, Change change) {
-    Way& way = ways_.emplace_back(now_, std::move(words));
+    Way& way = ways_.emplace_back(Way{now_, std::move(words)});
     change(way.recipe);
     return way;
   }

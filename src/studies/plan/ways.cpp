@@ -166,7 +166,7 @@ std::vector<Part> ways_of(const Plan& p, const std::vector<Setting>& all, const 
   std::vector<std::uint64_t> updated_during;  // their peaks
   for (const auto& [sharding, name] : shardings)
     updated_during.push_back(
-        add_settings(name, [&](const Setting& s) { return s.recipe.ranks.sharding == sharding && !s.recipe.ranks.split_tokens; }));
+        add_settings(name, [of = sharding](const Setting& s) { return s.recipe.ranks.sharding == of && !s.recipe.ranks.split_tokens; }));
   const bool alike = updated_during[1] > 0 && updated_during[1] == updated_during[2];
   add_settings("context parallel (--split-tokens)", [](const Setting& s) { return s.recipe.ranks.split_tokens; });
   const Recipe& like = all.front().recipe;

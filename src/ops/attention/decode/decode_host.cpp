@@ -98,7 +98,8 @@ constexpr double sixteen_together = 1.35;
 Deal deal_of(const Problem& p, const Device& device, std::int64_t units) {
   constexpr int kept_by_cuda = 1024;     // of shared memory, a block
   constexpr double rate = 4.65e6 / 132;  // bytes a µs and multiprocessor
-  const auto [rows, step_keys, shared_bytes] = sizes_of(p);
+  const BlockSizes sizes = sizes_of(p);
+  const int rows = sizes.rows, step_keys = sizes.step_keys, shared_bytes = sizes.shared_bytes;
   const Costs& costs = rows == 8 ? of_few_rows : of_rows;
   const int at_once =
       dim_of(p) == 256 ? 1 : std::clamp((architecture_of(device.sm).shared_bytes + kept_by_cuda) / (shared_bytes + kept_by_cuda), 1, 2);
