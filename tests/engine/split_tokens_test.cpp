@@ -102,8 +102,9 @@ TEST(SplitTokens, WhatIsHeldAndKeptChangesNoBits) {
 
 // Against FP64: at most twice the error of one rank, and a few units in the last place.
 TEST(SplitTokens, GradientsAreAsExactAsOneRanks) {
-  for (const auto& [precision, unit] : {std::pair{"fp32", 0x1p-23}, std::pair{"bf16", 0x1p-8}, std::pair{"fp16", 0x1p-11}})
+  for (const auto& [precision, unit_of_it] : {std::pair{"fp32", 0x1p-23}, std::pair{"bf16", 0x1p-8}, std::pair{"fp16", 0x1p-11}})
     for (const bool tied : {false, true}) {
+      const double unit = unit_of_it;
       SCOPED_TRACE(fmt::format("{} tied {}", precision, tied));
       Recipe r{tiny(), 2, 12, *precision_named(precision)};
       r.model.tied = tied;
@@ -142,7 +143,8 @@ TEST(SplitTokens, GradientsAreAsExactAsOneRanks) {
       for (const auto& parts : each)
         for (const auto& [name, values] : parts) of_ranks[name].insert(of_ranks[name].end(), values.begin(), values.end());
       const double scale = one.training.state(adamw::loss_scale);
-      for (const auto& [name, exact] : expected.gradients) {
+      for (const auto& [name, exact_values] : expected.gradients) {
+        const auto& exact = exact_values;
         const std::vector<float> wanted = [&] {
           std::vector<float> all;
           for (const double x : exact) all.push_back(float(x * scale));
