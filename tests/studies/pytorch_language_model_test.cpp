@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/device.h"
 #include "engine/models.h"
 #include "engine/plain_model.h"
 #include "report/render.h"
@@ -425,7 +426,7 @@ TEST(PyTorchLanguageModel, PublishedPeaksOfFineTuning) {
     m.loss = value_named<Loss>(row.at("loss"), "loss"), m.selective = value_named<Selective>(row.at("selective"), "selective");
     m.keep = *WordsOf<engine::Keeping>::named(row.at("keep")), m.compile = value_named<Compile>(row.at("compile"), "compile");
     m.shard = value_named<engine::Sharding>(row.at("shard"), "shard"), m.offload_inputs = number("offload") == 1;
-    const auto a = account(m, pytorch::workspace_bytes(90));
+    const auto a = account(m, pytorch::workspace_bytes(device_described(row.at("device")).sm));
     const double ours = double(row.at("of") == "reserved" ? a.reserved_bytes : a.train_peak_bytes) / double(1 << 30);
     const double published = std::stod(row.at("published_gib"));
     std::printf("%-50s published %.1f GiB, ours %.1f GiB, %+.1f %%: %s\n", row.at("source").c_str(), published, ours,
