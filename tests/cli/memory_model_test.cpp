@@ -167,6 +167,11 @@ TEST_F(ModelProgram, AModelThatAnswersIsHeldAsItIsServed) {
   const Json eight = answer(model + "--batch 8 --cache fp8");
   EXPECT_EQ(2 * eight["rows"][0]["cache_bytes"].get<std::int64_t>(), j["rows"][0]["cache_bytes"].get<std::int64_t>());
   EXPECT_GT(eight["rows"][0]["tokens_per_s_at_most"], j["rows"][0]["tokens_per_s_at_most"]);
+  // A bound where layers have windows: all that is held is read once, and what passes between the layers a few times.
+  const Json windows = answer("memory model --phase inference --model gemma-3-4b --device 4090 --batch 8 --len 32768")["rows"][0];
+  EXPECT_LT(windows["decode_ms_at_least"].get<double>(), 1.02 * windows["decode_peak_bytes"].get<double>() / 1.008e12 * 1e3);
+  const Json latent = answer("memory model --phase inference --model deepseek-v3 --gpus 8 --device h200 --len 4096")["rows"][0];
+  EXPECT_TRUE(latent["tokens_per_s_at_most"].is_null()) << latent;
   const Json plan = answer("plan --phase inference --model llama-3.1-8b --weights int4 --batch 16 --len 8192 --device 4090");
   EXPECT_EQ(plan["fits"], true);
   EXPECT_NE(plan["answer"].get<std::string>().find("sequences of 8192 tokens at once"), std::string::npos) << plan["answer"];

@@ -119,10 +119,15 @@ void check(const Problem& p) {
 namespace {
 
 double pairs_of(const Problem& p) { return double(p.batch) * double(p.heads) * p.visible(); }
+double share_of_keys_seen(const Problem& p) {  // by any row: fewer than all where new rows see a window of a cache
+  if (p.documents || p.len_k == 0) return 1;
+  const Band b = p.band();
+  return double(std::max<std::int64_t>(0, b.clamp_key(p.len_q + b.high) - b.clamp_key(b.low))) / double(p.len_k);
+}
 double tensor_bytes(const Problem& p) {  // the bytes of Q, K, V and O
   const Operands t = p.operands();
   const auto bytes = [](const Shape& shape, Operand one) { return double(shape.count()) * double(size_of(one.dtype)); };
-  return bytes(p.q_shape(), t.q) + bytes(p.k_shape(), t.k) + bytes(p.v_shape(), t.v) + bytes(p.o_shape(), t.o);
+  return bytes(p.q_shape(), t.q) + bytes(p.o_shape(), t.o) + share_of_keys_seen(p) * (bytes(p.k_shape(), t.k) + bytes(p.v_shape(), t.v));
 }
 
 }  // namespace

@@ -114,6 +114,19 @@ TEST(AttentionDocuments, ListsAgreeWithTheDefinition) {
   }
 }
 
+// One new row against a cache: of its keys and values those that the window lets be seen are read.
+TEST(AttentionCost, OfAWindowIsThatOfTheKeysSeen) {
+  Problem p{.batch = 3, .heads = 4, .kv_heads = 2, .len_q = 1, .len_k = 1000, .head_dim = 64};
+  p.mask = Mask{MaskKind::window, {}, 100};
+  Problem as_long = p;
+  as_long.len_k = 100;
+  EXPECT_DOUBLE_EQ(forward_cost(p).bytes, forward_cost(as_long).bytes);
+  p.mask = Mask{MaskKind::causal};
+  EXPECT_GT(forward_cost(p).bytes, 9 * forward_cost(as_long).bytes);
+  p.len_q = p.len_k = as_long.len_q = as_long.len_k = 1000;  // every key is seen by some row
+  EXPECT_DOUBLE_EQ(forward_cost(p).bytes, forward_cost(as_long).bytes);
+}
+
 // Of borders that are no borders nothing is read or written outside; what comes out is nobody's business.
 TEST(AttentionDocuments, WrongBordersStayInside) {
   Case c = packed(plain_case(2, 1, 0, 0, 16, Mask::causal(), {DType::f32}, 62), {40, 30, 20}, {20, 30, 40});
