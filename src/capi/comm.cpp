@@ -78,8 +78,7 @@ headroom_comm& of_this_process(headroom_comm* comm) {
   return c;
 }
 
-// Runs a call. What the ranks ask for may differ, and their GPUs may be none that can be joined: all know it and go on. Every other failure ends
-// the ranks.
+// What the ranks ask for may differ, and their GPUs may be none that can be joined: all know it and go on. Every other failure ends the ranks.
 template <class Body>
 void or_end(headroom_comm& c, Body&& body) {
   try {
@@ -93,6 +92,7 @@ void or_end(headroom_comm& c, Body&& body) {
   }
 }
 
+// Runs what one thread at a time may ask of a communicator whose ranks have not ended.
 template <class Body>
 headroom_status collectively(headroom_comm* comm, const char* name, Body&& body) {
   return guard([&] {

@@ -31,8 +31,7 @@ Device chosen_device(const Common& common) {
   if (wanted.empty() || wanted == "cuda") return cuda_named(0, common);  // CUDA counts the fastest first
   check(!known_device(wanted), Code::bad_argument,
         "--device: there is no {} in this machine, and this command measures; choose from cpu, cuda, cuda:N. A forecast needs no card: "
-        "headroom "
-        "plan --device {} (a step), headroom memory attention --device {} (attention)",
+        "headroom plan --device {} (a step), headroom memory attention --device {} (attention)",
         wanted, wanted, wanted);
   check(wanted.starts_with("cuda:"), Code::bad_argument, "--device: there is no '{}'; choose from cpu, cuda, cuda:N{}", wanted,
         did_you_mean(wanted == "gpu" ? "cuda" : wanted, {"cpu", "cuda"}));

@@ -20,10 +20,6 @@ void keep_freed_memory() {
 #endif
 }
 
-}  // namespace
-
-namespace {
-
 constexpr const char *each_gpus = "--per-device-train-batch-size", *accumulation = "--gradient-accumulation-steps";
 
 // Their batch is of one GPU, where plan's is of all; both may be said, with the same meaning as there.
