@@ -58,6 +58,8 @@ std::string stopped_by() {
   }
 }
 
-void stop_if_interrupted() { check(!interrupted(), Code::interrupted, "{}; nothing was kept", stopped_by()); }
+void stop_if_interrupted(std::string_view when) {
+  if (interrupted()) throw Error(Code::interrupted, fmt::format("{}{}", stopped_by(), when));
+}
 
 }  // namespace headroom

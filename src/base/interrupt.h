@@ -4,12 +4,15 @@
 // The command line handles signals; the library inside another program never does, and interrupted() stays false.
 #pragma once
 #include <string>
+#include <string_view>
 
 namespace headroom {
 
 void listen_for_signals();
 bool interrupted();
-std::string stopped_by();    // "stopped by Ctrl-C", "stopped by SIGTERM"; another rank's signal is not known by its name
-void stop_if_interrupted();  // an Error (interrupted) for work that has nothing to keep
+std::string stopped_by();  // "stopped by Ctrl-C", "stopped by SIGTERM"; another rank's signal is not known by its name
+
+// An Error (interrupted) for work that has nothing to keep. A check() with stopped_by() among its parts would read the signal before it asks for one.
+void stop_if_interrupted(std::string_view when = "; nothing was kept");
 
 }  // namespace headroom

@@ -308,7 +308,7 @@ class Rendezvous::Listener {
     bool in_time = false;
     for (const auto until = Clock::now() + limit; !in_time && Clock::now() < until;) {
       in_time = changed_.wait_for(lock, hurried ? std::min(limit, milliseconds(200)) : limit, there);
-      check(in_time || !hurried || !interrupted(), Code::interrupted, "{} while it waited for the other ranks", stopped_by());
+      if (hurried && !in_time) stop_if_interrupted(" while it waited for the other ranks");
     }
     if (const auto at = brought_.find(round); at != brought_.end()) {
       std::string text = std::move(at->second);
@@ -460,7 +460,7 @@ Socket find_rank_0(Coming& c) {
       refused = fmt::format("rendezvous {}: rank {} of {} is refused: {}", c.address.text(), c.rank, c.ranks, reply.refusal);
       check(c.address.ports > 1, Code::io, "{}", refused);  // rank 0 is nowhere else
     }
-    check(!interrupted(), Code::interrupted, "{} while it looked for rank 0 at {}", stopped_by(), c.address.text());
+    stop_if_interrupted(fmt::format(" while it looked for rank 0 at {}", c.address.text()));
     std::this_thread::sleep_for(milliseconds(100));
   } while (Clock::now() < limit);
   check(refused.empty(), Code::io, "{}", refused);

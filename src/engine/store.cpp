@@ -375,7 +375,7 @@ void ParamStore::in_pieces(const Param& p, Fill&& fill) {
 void ParamStore::initialise(std::uint64_t seed) {
   if (ctx_.dry()) return;
   for (std::size_t index = 0; index < params_.size(); ++index) {
-    check(!interrupted(), Code::interrupted, "{} while the weights were filled", stopped_by());  // billions take minutes on a CPU
+    stop_if_interrupted(" while the weights were filled");  // billions take minutes on a CPU
     const Param& p = params_[index];
     const std::int64_t first = first_of(p, p.rest ? p.rest : p.master);
     const auto fill = [&](const Tensor& t, std::int64_t at) {

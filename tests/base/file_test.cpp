@@ -221,6 +221,25 @@ TEST(Interrupts, ATwinIsOneRequestAndALaterOneEndsTheProgram) {
   EXPECT_TRUE(WIFSIGNALED(later) && WTERMSIG(later) == SIGTERM);
 }
 
+TEST(Interrupts, WorkThatStopsNamesItsSignalAndWhereItWas) {
+  const pid_t child = fork();
+  if (child == 0) {
+    std::signal(SIGINT, SIG_DFL);
+    listen_for_signals();
+    stop_if_interrupted(" too early");
+    raise(SIGINT);
+    try {
+      stop_if_interrupted(" while it counted");
+    } catch (const Error& e) {
+      _exit(e.at.code == Code::interrupted && std::string_view(e.what()) == "stopped by Ctrl-C while it counted" ? 7 : 2);
+    }
+    _exit(1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 7);
+}
+
 TEST(Interrupts, WhatNohupIgnoresStaysIgnored) {
   const pid_t child = fork();
   if (child == 0) {

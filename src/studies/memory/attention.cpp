@@ -299,7 +299,8 @@ Outcome memory_attention(const AttentionMemory& asked) {
               row.status = Status::oom;
               row.why = misfit(room, peak);
             }
-            check(!asked.stop(), Code::interrupted, "{} after {}; nothing was kept", stopped_by(), counted(rows.size(), "row"));
+            if (asked.stop())
+              throw Error(Code::interrupted, fmt::format("{} after {}; nothing was kept", stopped_by(), counted(rows.size(), "row")));
             if (asked.measure && room.holds(peak) && peak <= asked.device.memory_bytes)
               row.measured = attention_measured(row.problem, asked.device, variant, asked.workers);
           } catch (const Error& e) {
