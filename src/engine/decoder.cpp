@@ -30,6 +30,16 @@ attention::Problem problem_of(const SelfAttention& a, std::int64_t batch, std::i
   return p;
 }
 
+attention::Problem absorbed_problem_of(const SelfAttention& a, std::int64_t batch, std::int64_t len_q, std::int64_t len_k,
+                                       Precision precision) {
+  attention::Problem p = problem_of(a, batch, len_q, len_k, precision);
+  p.scale = p.scale_or_default();
+  p.kv_heads = 1;
+  p.head_dim = a.kv_rank + a.rope_dim;
+  p.dim_v = a.kv_rank;
+  return p;
+}
+
 namespace {
 
 class Words {  // each once

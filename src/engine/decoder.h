@@ -97,6 +97,8 @@ bool computes_as_llama(const Decoder&);
 
 // What a layer's attention is asked: `batch` sequences of len_q new positions against len_k.
 attention::Problem problem_of(const SelfAttention&, std::int64_t batch, std::int64_t len_q, std::int64_t len_k, Precision);
+// The same of latent attention with absorbed projections: all heads attend to one, the latent and the turned part of K, whose latent is the value.
+attention::Problem absorbed_problem_of(const SelfAttention&, std::int64_t batch, std::int64_t len_q, std::int64_t len_k, Precision);
 
 // Tokens that a sequence may have: as many as there are learned positions; with rotary ones there is no limit.
 std::int64_t most_tokens(const Decoder&);

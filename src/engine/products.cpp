@@ -122,6 +122,17 @@ void Products::forward(Name name, const Read& x, Role role, const Tensor& y, con
   multiply(name, Multiplied::forward, p, x.x, transposed(w));
 }
 
+void Products::each_head(Name name, Multiplied which, const Tensor& x, Role role, RowsOfHead part, const Tensor& y) {
+  check(!quantised() && which != Multiplied::dw, Code::unsupported,
+        "products: a head's part of a weight multiplies activations, not in fp8");
+  const Weight all = weights_[role];
+  const std::int64_t heads = x.shape[0], in = all.w.shape[1];
+  const Tensor w = matmul::part(Tensor(all.w.data, all.w.dtype, {heads, all.w.shape[0] / heads, in}), 1, part.begin, part.end);
+  matmul::Product p{.a = x, .b = which == Multiplied::forward ? transposed(w) : w, .c = y, .math = with_.formats.stored.math};
+  if (all.held_bytes > 0) p.more_bytes = all.held_bytes * double(w.count()) / double(all.w.count()) - double(w.bytes());
+  multiply(name, which, p, x, p.b.values);
+}
+
 void Products::dx(Name name, const Read& dy, Role role, const Tensor& dx, Gradient into) {
   auto scope = ctx_.arena.scope();
   const auto [w, more] = standing(weights_[role].w, 0, dx.shape[0]);

@@ -68,6 +68,11 @@ class Products {
   void forward(Name, const Read& x, Role, const Tensor& y, const Tensor& add = {});            // y = x·Wᵀ (+ add)
   void dx(Name, const Read& dy, Role, const Tensor& dx, Gradient into = Gradient::overwrite);  // dx (+)= dy·W
   void dw(Name, const Read& dy, const Read& x, Role);                                          // dW = dyᵀ·x
+  // Every head by itself, y = x·Wᵀ (forward) or x·W (dx), where x and y are [heads, rows, …] and W those rows of a head's weight. Not in fp8.
+  struct RowsOfHead {
+    std::int64_t begin, end;
+  };
+  void each_head(Name, Multiplied, const Tensor& x, Role, RowsOfHead, const Tensor& y);
   bool waiting() const { return count_ > 0; }
   void finish();
 

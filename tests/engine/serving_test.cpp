@@ -5,6 +5,7 @@
 
 #include "engine/inference.h"
 #include "engine/models.h"
+#include "engine/params.h"
 #include "engine/plain_model.h"
 #include "engine/published.h"
 
@@ -19,7 +20,8 @@ Decoder published(const char* name) {
 
 struct Held {
   std::uint64_t weights = 0, cache = 0, peak = 0;
-  double link_bytes = 0, bytes = 0;  // of the walk
+  double link_bytes = 0, bytes = 0, flops = 0;  // of the walk
+  Cost attention;                               // of the last layer's
 };
 Held held(const Decoder& d, Generation g, Inference how = Inference::decode) {
   Ledger ledger;
@@ -35,7 +37,10 @@ Held held(const Decoder& d, Generation g, Inference how = Inference::decode) {
     if (e.phase == Phase::parameter) h.weights += e.bytes;
     if (std::string_view(e.name.text) == "cache") h.cache += e.bytes;
   }
-  for (const OpCall& op : walk.steps) h.link_bytes += op.cost.link_bytes, h.bytes += op.cost.bytes;
+  for (const OpCall& op : walk.steps) {
+    h.link_bytes += op.cost.link_bytes, h.bytes += op.cost.bytes, h.flops += op.cost.flops;
+    if (op.work == Work::attention) h.attention = op.cost;
+  }
   h.peak = arena.peak();
   return h;
 }
@@ -90,6 +95,46 @@ TEST(Serving, TheCacheHasItsTypeItsPagesAndItsWindows) {
   EXPECT_EQ(held(llama, {.batch = 3, .len = 100}).cache, 3ull * 100 * 32 * 2 * 8 * 128 * 2);
   EXPECT_EQ(held(llama, {.batch = 3, .len = 100, .cache = DType::e4m3, .page = 16}).cache, 3ull * 112 * 32 * 2 * 8 * 128);
   EXPECT_EQ(held(mixed, {.batch = 1, .len = 4096}).cache, (12ull * 4096 + 12 * 128) * 2 * 8 * 64 * 2) << "every second layer sees 128";
+}
+
+// Bytes of a token's keys and values, as "Insights into DeepSeek-V3" (arXiv 2505.09343, table 1) compares them: a token decoded against
+// one position more reads those bytes more, whatever its attention.
+TEST(Serving, ATokenReadsTheCacheAndNothingMore) {
+  for (const auto& [name, bytes] : {std::pair{"DeepSeek-V3", 70'272}, {"Qwen2.5-72B", 327'680}, {"Llama-3.1-405B", 516'096}}) {
+    const Decoder d = published(name);
+    const Held some = held(d, {.batch = 4, .len = 4096}), more = held(d, {.batch = 4, .len = 8192});
+    EXPECT_EQ(more.cache - some.cache, 4ull * 4096 * std::uint64_t(bytes)) << name;
+    EXPECT_DOUBLE_EQ(more.bytes - some.bytes, 4.0 * 4096 * bytes) << name;
+    const Held eight = held(d, {.batch = 4, .len = 8192, .cache = DType::e4m3});
+    EXPECT_DOUBLE_EQ(more.bytes - eight.bytes, 4.0 * 8192 * bytes / 2) << name;
+  }
+}
+
+// FlashMLA's own count (its deep dive of 2025-04-22): 2 · heads · keys · (576 + 512) FLOPs of 576 numbers a key, about 2 · heads a byte.
+TEST(Serving, ADecoderOfLatentsComputesOnThem) {
+  const Decoder v3 = published("DeepSeek-V3");
+  const double keys = 32.0 * 65536;
+  const Held h = held(v3, {.batch = 32, .len = 65536});
+  EXPECT_DOUBLE_EQ(h.attention.flops, 2 * 128 * keys * (576 + 512));
+  const double of_queries = 32.0 * 128 * ((576 + 512) * 2 + 4);
+  EXPECT_DOUBLE_EQ(h.attention.bytes, keys * 576 * 2 + of_queries);
+  EXPECT_NEAR(h.attention.flops / h.attention.bytes, 2 * 128 * 1088. / 1152, 1);
+  // Without a key the absorbed products compute what those they replace do: two a weight that a token is multiplied with.
+  const Held one = held(v3, {.batch = 1, .len = 1});
+  const double multiplied = double(active_param_count(v3)) - 129'280.0 * 7168, of_scores = 61.0 * 2 * 128 * 1088;
+  EXPECT_NEAR(one.flops - of_scores, 2 * multiplied, 5e-4 * multiplied) << "but for norms and what turns";
+}
+
+TEST(Serving, AbsorbedWeightsAreReadOnceAsTheyAreHeld) {
+  Decoder dense = published("DeepSeek-V3");
+  dense.layers.resize(2);
+  for (const WeightsAs as : {WeightsAs::fp8, WeightsAs::int4}) {
+    const Held whole = held(dense, {.batch = 2, .len = 16}), less = held(dense, {.batch = 2, .len = 16, .weights = {as}});
+    EXPECT_NEAR(whole.bytes - less.bytes, double(whole.weights - less.weights), 1e3) << int(as);
+  }
+  // No key or value of a head is written: what is live beside weights and cache does not grow with what is cached.
+  const Held some = held(dense, {.batch = 2, .len = 16}), more = held(dense, {.batch = 2, .len = 1 << 20});
+  EXPECT_EQ(more.peak - more.cache, some.peak - some.cache);
 }
 
 TEST(Serving, APromptInChunksNeedsLess) {

@@ -35,9 +35,11 @@ void Attending::attend(Heads x, const AttentionSaved& all, Context& ctx) const {
   if (cache) x.k = Tensor(cache.data, stored(), problem.k_shape()), x.v = Tensor(cache.data, stored(), problem.v_shape());
   const attention::Forward f{x.q, x.k, x.v, Tensor(all.o.data, all.o.dtype, problem.o_shape()), all.lse, all.core, with};
   split ? split->forward(f, layer, ctx) : attention::forward(variant, problem, f, ctx);
-  if (!cache || cache.dtype == stored() || !ctx.walk) return;
+  const bool written_out = shape.latent() && !absorbed;  // every head's keys and values, which then are read and not the cache
+  if (!cache || written_out || !ctx.walk) return;
   double& bytes = ctx.walk->steps.back().cost.bytes;  // a cache of other numbers is only counted; a window reads less than all of it
-  const double share = double(size_of(cache.dtype)) / double(size_of(stored()));
+  const double share =
+      double(shape.cached()) * double(size_of(cache.dtype)) * double(problem.batch * problem.len_k) / double(x.k.bytes() + x.v.bytes());
   bytes = std::max(bytes * share, bytes - (1 - share) * double(x.k.bytes() + x.v.bytes()));
 }
 

@@ -37,6 +37,7 @@ struct Attending : InBlock {
   attention::Extras with = {};        // the documents' borders, if rows are packed
   Tensor positions = {};              // each token's position, if rows are packed
   Tensor cache = {};                  // of a model that answers: keys and values are read there
+  bool absorbed = false;              // latent attention: the problem is absorbed_problem_of
 
   void last(Products&, const ParamStore::Lease&, const AttentionSaved& all, const Tensor& to, const Tensor& add, Context&) const;
 

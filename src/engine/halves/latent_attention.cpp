@@ -23,6 +23,7 @@ void LatentAttention::make_missing(Saved& s, const Wanted& wanted, Context& ctx)
   make(s.kv_normed, "attention.kv_latent_norm", shape.kv_rank, Keep::no_product);
   make_rstd(s.kv_rstd, "attention.kv_latent_norm.rstd");
   make(s.q, "attention.q", shape.q_width(), Keep::no_cheap);
+  if (absorbed) return;
   make(s.k, "attention.k", shape.q_width(), Keep::no_cheap);
   make(s.v, "attention.v", shape.out_width(), Keep::no_cheap);
 }
@@ -66,13 +67,35 @@ void LatentAttention::middle(Products& p, const ParamStore::Lease& w, const Save
   if (!have.kv_normed) norm(all.kv_latent, Role::kv_latent_norm, all.kv_normed, all.kv_rstd);
   if (!have.q) {
     if (q_latent()) p.forward({"attention.q_up", layer}, {all.q_normed}, Role::q_up, all.q);
-    p.forward({"attention.kv_up", layer}, {all.kv_normed}, Role::kv_up, Tensor(all.k.data, stored(), {rows, up_width()}));
-    copy::join_heads(all.k, ctx, {"attention.k", layer});
+    if (!absorbed) {
+      p.forward({"attention.kv_up", layer}, {all.kv_normed}, Role::kv_up, Tensor(all.k.data, stored(), {rows, up_width()}));
+      copy::join_heads(all.k, ctx, {"attention.k", layer});
+    }
     turn_heads(all.q, rope::Turn::forward, ctx);
   }
   if (!attends(all, have)) return;
   auto scope = ctx.arena.scope();
+  if (absorbed) return attend_absorbed(p, all, ctx);
   attend(heads_of(all.q, all.k, all.v), all, ctx);
+}
+
+// q goes through the rows of K's product up, what attention makes of latents through those of V's: no head's key or value is written.
+void LatentAttention::attend_absorbed(Products& p, const Saved& all, Context& ctx) const {
+  const std::int64_t rank = shape.kv_rank, of_key = shape.head_dim - shape.rope_dim, each = of_key + shape.value_dim;
+  const auto heads_of_rows = [&](const Tensor& t, std::int64_t width) {  // [heads, rows, the first `width` of each head]
+    const std::int64_t row = t.shape[1];
+    Tensor view(t.data, t.dtype, {shape.heads, rows, width});
+    view.stride = {row / shape.heads, row, 1};
+    return view;
+  };
+  const Tensor q = ctx.arena.make({"attention.q_absorbed", layer}, stored(), {rows, shape.heads * (rank + shape.rope_dim)});
+  AttentionSaved of_latents = all;
+  of_latents.o = ctx.arena.make({"attention.o_latent", layer}, stored(), {rows, shape.heads * rank});
+  p.each_head({"attention.k_absorb", layer}, Multiplied::dx, heads_of_rows(all.q, of_key), Role::kv_up, {0, of_key},
+              heads_of_rows(q, rank));
+  attend({Tensor(q.data, stored(), problem.q_shape()), {}, {}}, of_latents, ctx);
+  p.each_head({"attention.v_absorb", layer}, Multiplied::forward, heads_of_rows(of_latents.o, rank), Role::kv_up, {of_key, each},
+              heads_of_rows(all.o, shape.value_dim));
 }
 
 LatentAttention::Gradients LatentAttention::backward(Products& p, const ParamStore::Lease& w, const Saved& all, const Tensor& dy,

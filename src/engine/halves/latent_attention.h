@@ -1,6 +1,6 @@
 // Attention by way of latents, DeepSeek's: q, and k with v, each by a product down to a few numbers a token, a norm, and a product up to all
 // heads. One turned part of K serves all heads. Where q has no latent it is one product of n. Counted, not computed: K's parts and V have no
-// op that brings them to their places.
+// op that brings them to their places. A model that answers may absorb the products up instead: scores are of latents, and so are values.
 #pragma once
 #include "engine/halves/attending.h"
 
@@ -33,6 +33,7 @@ struct LatentAttention : Attending {
   void make_missing(Saved&, const Wanted&, Context&) const;
   Heads heads_of(const Tensor& q, const Tensor& k, const Tensor& v) const;
   void turn_heads(const Tensor& q, rope::Turn, Context&) const;
+  void attend_absorbed(Products&, const Saved& all, Context&) const;
 };
 
 }  // namespace headroom::engine

@@ -64,8 +64,7 @@ InferenceRow row_of(const ModelMemory& m, const Room& room, std::int64_t batch, 
   r.decode_peak_bytes = b.decode_peak_bytes;
   r.needed_bytes = room.needed_bytes(peak);
   r.fits = room.holds(peak);
-  const bool latent = std::ranges::any_of(d.layers, [](const auto& l) { return l.attention.latent(); });
-  if (b.decode_ms_at_least > 0 && !latent) {  // what is walked writes out every head's keys: more than kernels that read the latent do
+  if (b.decode_ms_at_least > 0) {
     r.prefill_ms_at_least = b.prefill_ms_at_least, r.decode_ms_at_least = b.decode_ms_at_least;
     r.tokens_per_s_at_most = 1e3 * double(batch) / b.decode_ms_at_least;
   }
@@ -96,7 +95,11 @@ void say_what_is_counted(const ModelMemory& m, const Room& room, Record& r) {
   r.add(
       Part{Note{"A layer with a sliding window caches no more than that. Prefill reads one prompt after another, beside the caches of all "
                 "sequences; decode makes one token for each sequence against the whole cache. Times are lower bounds, tokens per second "
-                "an upper one: every op at its ceiling, nothing between them. Latent attention has none."}});
+                "an upper one: every op at its ceiling, nothing between them."}});
+  if (std::ranges::any_of(d.layers, [](const auto& l) { return l.attention.latent(); }))
+    r.add(Part{
+        Note{"Latent attention decodes with absorbed projections, against the latents themselves; prefill writes out keys and values of "
+             "all heads."}});
 }
 
 // Ways to hold it in less, the cheapest first.
