@@ -10,6 +10,8 @@
 #include "gpu/architecture.h"
 #include "report/render.h"
 #include "studies/forecast/forecast.h"
+#include "studies/forecast/run.h"
+#include "studies/forecast/verdict.h"
 #include "tests/studies/dry_record.h"
 
 namespace headroom::studies {

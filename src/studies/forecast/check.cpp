@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "dry/settings.h"
 #include "gpu/device.h"
+#include "studies/launch.h"
 #include "studies/scratch_folder.h"
 
 namespace headroom::studies {

@@ -7,6 +7,7 @@
 #include "gpu/device.h"
 #include "report/described_table.h"
 #include "studies/forecast/check.h"
+#include "studies/forecast/run.h"
 #include "studies/forecast/tries.h"
 
 namespace headroom::studies {

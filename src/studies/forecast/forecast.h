@@ -2,50 +2,12 @@
 #pragma once
 #include <functional>
 
+#include "dry/launch.h"
 #include "studies/forecast/asked.h"
-#include "studies/forecast/run.h"
-#include "studies/forecast/time.h"
+#include "studies/forecast/told.h"
 #include "studies/life.h"
-#include "studies/memory/room.h"
 
 namespace headroom::studies {
-
-// What the need is with other experts for its tokens, in a program whose sizes follow from that.
-struct Routing {
-  std::string line;  // that reads how many tokens there are
-  std::uint64_t least_bytes = 0, low_bytes = 0;
-  std::optional<std::uint64_t> high_bytes{};
-  std::uint64_t allocated_low_bytes = 0, allocated_high_bytes = 0;
-};
-
-// What is known of one program, run dry or for real.
-struct Told {
-  ForecastRow row;
-  std::vector<ForecastRankRow> ranks;    // the one that needs most first
-  std::vector<ProgramAccount> accounts;  // the same order
-  std::vector<ProcessStory> processes;   // processes that used a card
-  ForecastTime time;                     // the slowest rank's
-  std::optional<RanOut> ran_out{};       // on this card
-  bool went_on = false;                  // it ran out of memory, caught that, and ended well
-  bool at_least = false;                 // it ran out with unlimited memory too, by a limit of its own
-  bool stopped = false;                  // Ctrl-C stopped it
-  std::string not_run;                   // in a run that came after its first: "the run with unlimited memory …"; that one's answer stays
-  std::string short_by;                  // it ended by itself before a second step, and these lines read values that only a card knows
-  std::string other_float;               // so it ran again with this number for an unknown float
-  bool tries = false;                    // what --try runs follows
-  std::string waits;                     // a loop waits for a value to change: the observer's sentence
-  std::string ended;                     // how it ended, where that was not well: "exit code 1: ValueError: …"
-  Device device;
-  Room room;
-  std::optional<Routing> routing{};
-  std::optional<ForecastRow> expandable{};  // the need with expandable segments, if that may decide
-
-  // Notes that Ctrl-C stopped `what`, if it did.
-  bool stop(bool asked, const std::string& what) {
-    if (asked && !stopped) not_run = what;
-    return stopped |= asked;
-  }
-};
 
 // What the program writes while it runs.
 using ProgramOutput = std::function<void(std::string_view)>;
@@ -54,17 +16,7 @@ using ProgramOutput = std::function<void(std::string_view)>;
 Told forecast_one(const Forecast&, const std::vector<std::string>& program, const Host&, const ProgramOutput&,
                   const std::vector<std::string>& change = {});
 
-// What is known from stories, whatever wrote them: fills the row, the ranks and the accounts. The device and the room are there already.
-void fill(Told&, const std::vector<ProcessStory>&);
-
-// The process that the forecast itself ended after enough steps; null: it ended none.
-const ProcessStory* ended_by_forecast(const Told&);
-
-// The smallest fraction of a card that the program lets PyTorch reserve.
-std::optional<Fraction> fraction_of(const Told&);
-
 Record told_record(const Told&, bool for_people);
-std::string verdict(const Told&);  // a sentence or two
 
 Outcome forecast(const Forecast&, const Host&, const ProgramOutput&, bool for_people);
 

@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "studies/forecast/forecast.h"
+#include "studies/forecast/verdict.h"
 
 namespace headroom::studies {
 

@@ -203,6 +203,53 @@ void check_whole(const fs::path& folder) {
 
 }  // namespace
 
+bool DryRun::ended_well() const {
+  const bool waits = std::any_of(processes.begin(), processes.end(), [](const auto& p) { return p.waits; });
+  return !waits && (ended.exit_code == 0 || enough);
+}
+
+// PyTorch's error ended it. Of a program that writes elsewhere (a log, a closed standard error) the exit code says enough, if it shows no other error.
+bool DryRun::ran_out() const {
+  bool noted = false, raised = false;
+  for (const ProcessStory& p : processes)
+    for (const ProgramAccount& a : p.cards) {
+      noted |= a.ran_out.has_value();
+      raised |= a.ran_out && a.ran_out->raised;
+    }
+  const bool silently = raised && ended.exit_code != 0 && ended.by.empty() && !shows_exception();
+  return noted && (says("out of memory") || says("OutOfMemoryError") || silently);
+}
+
+std::optional<RanOut> DryRun::where_it_ran_out() const {
+  std::optional<RanOut> found;
+  for (const ProcessStory& p : processes)
+    for (const ProgramAccount& a : p.cards)
+      if (a.ran_out && (!found || a.ran_out->raised)) found = a.ran_out;
+  return found;
+}
+
+std::string DryRun::how_it_ended() const {
+  for (const ProcessStory& p : processes)
+    if (p.waits) return p.end;
+  const std::string last = last_line();
+  return fmt::format("{}{}", ended.by.empty() ? fmt::format("exit code {}", ended.exit_code) : ended.by,
+                     last.empty() ? "" : ": " + shortened(last, 120));
+}
+
+std::uint64_t DryRun::most_reserved() const {
+  std::uint64_t most = 0;
+  for (const ProcessStory& p : processes)
+    for (const ProgramAccount& a : p.cards) most = std::max(most, a.peak_reserved_bytes + a.elsewhere_bytes);
+  return most;
+}
+
+std::int64_t DryRun::steps() const {
+  std::int64_t steps = 0;
+  for (const ProcessStory& p : processes)
+    for (const ProgramAccount& a : p.cards) steps = std::max(steps, a.whole_steps);
+  return steps;
+}
+
 DryRun run_dry(const DryRunAsked& asked) {
   const ScratchFolder folder("forecast", "headroom-forecast", ScratchFolder::Orphans::end);
   DryRun run;

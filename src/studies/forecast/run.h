@@ -31,9 +31,19 @@ struct DryRun {
   bool says(std::string_view words) const;  // the tail has them, in whatever case
   bool shows_exception() const;             // the tail has the end of a traceback
   std::string last_line() const;            // of the tail: an exception's line, else the last that is not empty
+
+  bool ended_well() const;
+  bool ran_out() const;  // PyTorch's error ended it
+  std::optional<RanOut> where_it_ran_out() const;
+  std::string how_it_ended() const;
+  std::uint64_t most_reserved() const;
+  std::int64_t steps() const;
 };
 
 std::string find_dry_library();  // an Error says where it should be
 DryRun run_dry(const DryRunAsked&);
+
+// The Error of a program that ended without a byte on a card, with the reason that its run shows.
+[[noreturn]] void refuse_without_bytes(const DryRun&, const std::vector<std::string>& program);
 
 }  // namespace headroom::studies

@@ -1,0 +1,47 @@
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/interrupt.h"
+#include "base/text.h"
+#include "studies/forecast/run.h"
+
+namespace headroom::studies {
+
+void refuse_without_bytes(const DryRun& run, const std::vector<std::string>& program) {
+  const std::string name = program.empty() ? "" : program[0];
+  if (run.ended.asked)
+    throw Error(Code::interrupted, fmt::format("{} before '{}' used a card: nothing is known of it yet", stopped_by(), name));
+  for (const ProcessStory& p : run.processes)
+    if (!p.static_runtimes.empty())
+      throw Error(Code::unsupported,
+                  fmt::format("'{}' brings a CUDA runtime of its own, in {}: its calls cannot be answered; use a build that "
+                              "links libcudart.so",
+                              name, joined(p.static_runtimes)));
+  const auto without_cuda = std::ranges::find_if(run.processes, [](const ProcessStory& p) { return !p.torch_with_cuda; });
+  if (without_cuda != run.processes.end() || run.says("not compiled with cuda"))
+    throw Error(
+        Code::unsupported,
+        fmt::format("its PyTorch{} is a build without CUDA, which has no CUDA allocator; install the CUDA build, which needs no GPU: "
+                    "pip install torch --index-url https://download.pytorch.org/whl/cu130",
+                    without_cuda == run.processes.end() ? "" : " " + without_cuda->torch));
+  if (run.ended.exit_code != 0) {
+    const std::string last = run.last_line();
+    const char* const advice = last.ends_with("No module named 'torch'") ? "; name the Python that has PyTorch, as .venv/bin/python" : "";
+    throw Error(Code::io, fmt::format("'{}' ended before it used a card, with exit code {}{}{}", name, run.ended.exit_code,
+                                      last.empty() ? "" : ": " + shortened(last, 160), advice));
+  }
+  const auto with_torch = std::ranges::find_if(run.processes, [](const ProcessStory& p) { return !p.torch.empty(); });
+  if (with_torch != run.processes.end())
+    throw Error(
+        Code::unsupported,
+        fmt::format("'{}' ran to its end with PyTorch {} and allocated nothing on a card: it computed on the CPU; move its model and "
+                    "data to the card, as by .to('cuda'), or give it the option that does",
+                    name, with_torch->torch));
+  throw Error(
+      Code::unsupported,
+      fmt::format("'{}' ran to its end and allocated nothing on a card: it did not import PyTorch (python3 -I and -E hide that), or "
+                  "what it calls is linked statically; give the command that trains",
+                  name));
+}
+
+}  // namespace headroom::studies

@@ -1,0 +1,139 @@
+#include "studies/forecast/told.h"
+
+#include <algorithm>
+#include <functional>
+#include <tuple>
+
+namespace headroom::studies {
+
+namespace {
+
+int ranks_of(const std::vector<ProcessStory>& processes) {
+  int ranks = 0;
+  for (const ProcessStory& p : processes) ranks = std::max(ranks, p.collectives ? p.ranks : 1);
+  return std::max(1, ranks);
+}
+
+// What a rank may need on the card. Where a card was not measured, what is beside the tensors is a reserve, chosen too large rather than too
+// small: half of it is the least.
+void set_interval(ForecastRankRow& row, const ProgramAccount& a, const Told& t, bool bounded) {
+  const bool measured = overhead_of(t.device, int(std::max<std::size_t>(1, t.accounts.size())), RunBy::pytorch).measured;
+  const std::uint64_t less = measured ? 0 : t.room.overhead_bytes / 2;
+  row.low_bytes = reserved_range(a).low + row.beside_bytes - less;
+  if (bounded && !a.addresses_matter) row.high_bytes = reserved_range(a).high + row.beside_bytes;
+  const bool has_room = row.needed_bytes <= t.room.memory_bytes && a.spread && a.spread->limit != 0 &&
+                        a.spread->ran_out == 0;  // at the limit PyTorch empties its cache
+  if (row.high_bytes && has_room) row.high_bytes = std::min(*row.high_bytes, t.room.memory_bytes);
+  const bool allowed = has_room || !a.fraction || reserved_range(a).high <= a.fraction->of(t.room.memory_bytes);
+  row.fits = allowed && row.high_bytes.value_or(row.needed_bytes) <= t.room.memory_bytes;
+}
+
+// A process that only opens another one's memory (CUDA IPC) has a context on that card: what the largest has beside it is more by that.
+void add_context_alone(Told& t, const std::vector<ProcessStory>& stories) {
+  std::uint64_t seen = 0;
+  for (const ProcessStory& p : stories) seen = std::max(seen, p.seen_bytes);
+  const bool one_card = std::ranges::all_of(t.accounts, [&](const ProgramAccount& a) { return a.card == t.accounts.front().card; });
+  if (seen == 0 || t.accounts.empty() || !one_card || ranks_of(t.processes) > 1) return;
+  const auto own = [](const ProgramAccount& a) { return a.peak_reserved_bytes + a.elsewhere_bytes; };
+  ProgramAccount& most = *std::ranges::max_element(t.accounts, {}, own);
+  most.others_bytes = std::max(most.others_bytes, seen - std::min(seen, own(most)));
+}
+
+}  // namespace
+
+const ProcessStory* ended_by_forecast(const Told& t) {
+  const auto ended = std::ranges::find_if(t.processes, [](const ProcessStory& p) { return !p.end.empty() && !p.waits; });
+  return ended == t.processes.end() || t.row.steps.value_or(0) == 0 ? nullptr : &*ended;
+}
+
+std::optional<Fraction> fraction_of(const Told& t) {
+  std::optional<Fraction> least;
+  for (const ProgramAccount& a : t.accounts)
+    if (a.fraction && (!least || a.fraction->share < least->share)) least = a.fraction;
+  return least;
+}
+
+std::uint64_t least_of(const Told& t) {
+  const std::uint64_t least = t.row.needed_bytes - (t.accounts.front().peak_reserved_bytes - reserved_range(t.accounts.front()).low);
+  return std::min(least, t.routing ? t.routing->least_bytes : least);
+}
+
+bool own_limit_ended_it(const Told& t) {
+  return t.ran_out && t.row.allowed_bytes && (t.at_least || t.row.peak_reserved_bytes > *t.row.allowed_bytes);
+}
+
+bool may_fit(const Told& t) {
+  return t.row.status == Status::oom && !t.at_least && !own_limit_ended_it(t) &&
+         (!t.row.high_bytes || *t.row.high_bytes > t.row.memory_bytes) && least_of(t) <= t.row.memory_bytes;
+}
+
+void fill(Told& t, const std::vector<ProcessStory>& stories) {
+  t.processes.clear();
+  t.accounts.clear();
+  t.ranks.clear();
+  for (const ProcessStory& p : stories)
+    if (!p.cards.empty() || !p.functions.empty() || !p.values.empty() || !p.static_runtimes.empty()) t.processes.push_back(p);
+  for (const ProcessStory& p : t.processes) t.accounts.insert(t.accounts.end(), p.cards.begin(), p.cards.end());
+  add_context_alone(t, stories);
+  const auto order = [](const ProgramAccount& a) {  // the largest first; equal ones by rank and card
+    return std::tuple(~(a.peak_reserved_bytes + a.elsewhere_bytes + a.others_bytes), ~a.peak_reserved_bytes, a.rank, a.card);
+  };
+  std::ranges::stable_sort(t.accounts, std::less{}, order);
+  const bool bounded = std::none_of(t.processes.begin(), t.processes.end(), [](const ProcessStory& p) {
+    return !p.static_runtimes.empty() || p.tuned ||
+           std::any_of(p.functions.begin(), p.functions.end(), [](const OnlyAcceptedRow& f) { return f.may_take_more(); });
+  });
+  ForecastRow& r = t.row;
+  r.low_bytes.reset();
+  r.high_bytes.reset();
+  for (const ProgramAccount& a : t.accounts) {
+    ForecastRankRow row;
+    row.rank = a.rank;
+    row.card = a.card;
+    row.peak_allocated_bytes = a.peak_allocated_bytes;
+    row.peak_reserved_bytes = a.peak_reserved_bytes;
+    row.beside_bytes = t.room.overhead_bytes + a.elsewhere_bytes + a.others_bytes;
+    row.needed_bytes = row.peak_reserved_bytes + row.beside_bytes;
+    set_interval(row, a, t, bounded);
+    row.step_allocated_bytes = a.step_allocated_bytes;
+    row.fragmented_bytes = a.peak_reserved_bytes - a.peak_allocated_bytes;
+    if (a.whole_steps > 0) row.steps = a.whole_steps;
+    row.line = a.peak_line;
+    t.ranks.push_back(std::move(row));
+  }
+  const ForecastRankRow& most = t.ranks.front();
+  r.peak_allocated_bytes = most.peak_allocated_bytes;  // all of one process, of one card
+  r.peak_reserved_bytes = most.peak_reserved_bytes;
+  r.beside_bytes = most.beside_bytes;
+  r.needed_bytes = most.needed_bytes;
+  for (const ForecastRankRow& rank : t.ranks) {
+    r.low_bytes = std::max(r.low_bytes.value_or(0), *rank.low_bytes);
+    if (rank.high_bytes) r.high_bytes = std::max(r.high_bytes.value_or(0), *rank.high_bytes);
+  }
+  if (!std::ranges::all_of(t.ranks, [](const ForecastRankRow& rank) { return rank.high_bytes.has_value(); })) r.high_bytes.reset();
+  r.allowed_bytes.reset();
+  if (const auto fraction = fraction_of(t)) r.allowed_bytes = fraction->of(t.room.memory_bytes);
+  r.steps = most.steps;
+  r.fragmented_bytes = most.fragmented_bytes;
+  r.line = t.accounts.front().peak_line;
+  r.saved_bytes = t.accounts.front().saved_bytes > 0 ? std::optional(t.accounts.front().saved_bytes) : std::nullopt;
+  r.step_allocated_bytes = most.step_allocated_bytes;
+  const auto in_all = [&](std::uint64_t ProcessStory::*bytes) {
+    std::uint64_t sum = 0;
+    for (const ProcessStory& p : stories) sum += p.*bytes;
+    return sum > 0 ? std::optional(sum) : std::nullopt;
+  };
+  r.pinned_bytes = in_all(&ProcessStory::pinned_bytes);
+  r.managed_bytes = in_all(&ProcessStory::managed_bytes);
+  r.unknown_values = r.accepted_functions = 0;
+  for (const ProcessStory& p : t.processes) {
+    r.unknown_values += p.unknown_values();
+    r.accepted_functions = std::max(
+        r.accepted_functions,
+        std::int64_t(std::count_if(p.functions.begin(), p.functions.end(), [](const OnlyAcceptedRow& f) { return f.what != "refused"; })));
+  }
+  r.ranks = ranks_of(t.processes);
+  if (r.ranks > 1) r.ranks = std::max(r.ranks, std::int64_t(t.ranks.size()));
+}
+
+}  // namespace headroom::studies
