@@ -169,7 +169,9 @@ class Running {
   void operator()(const Head&, const Product& p) {
     const double flops = 2.0 * double(p.m) * double(p.n) * double(p.k) * double(p.batch);
     const double s = seconds_of(p, process_.name(p.name), rates_);
-    give({Part::products, p.name, p.device, p.stream, {p.m, p.n, p.k, p.batch}, {s, 1, flops, 0}}, p.graph);
+    const bool whole = !process_.name(p.name).starts_with("cuDNN");  // a convolution may take fewer operations than are told of it
+    const double most = rate_of(p, rates_).most, least_s = whole && most > 0 ? flops / most : 0;
+    give({Part::products, p.name, p.device, p.stream, {p.m, p.n, p.k, p.batch}, {s, 1, flops, 0}, least_s}, p.graph);
   }
   void operator()(const Head&, const Attention& a) {
     const double flops = attention_flops(double(a.batch * a.heads), double(a.len_q), double(a.len_k), double(a.head_dim), a.backward != 0);
@@ -237,6 +239,7 @@ class Running {
       sum.s += step.s;
       sum.idle_s += step.idle_s;
       sum.host_s += step.host_s;
+      sum.least_s += step.least_s;
       for (std::size_t p = 0; p < sum.parts.size(); ++p) add(sum.parts[p], step.parts[p]);
     }
     if (sum.steps == 0) return {{}, "every step that was run still captures CUDA graphs, so none is one of many: --steps 6"};
@@ -246,6 +249,7 @@ class Running {
     sum.s *= share;
     sum.idle_s *= share;
     sum.host_s *= share;
+    sum.least_s *= share;
     for (PartTime& p : sum.parts) p = {p.s * share, p.count * share, p.flops * share, p.bytes * share};
     StepTimed timed{sum, ""};
     for (const Given& w : last_) timed.work.push_back({w.part, std::string(name_of(w)), shape_of(w), w.device, w.stream, w.time.s});
@@ -258,6 +262,7 @@ class Running {
     std::uint32_t name, device, stream;
     std::array<std::int64_t, 5> sides;
     PartTime time;
+    double least_s = 0;  // at the most flops/s of the card
   };
   std::string_view name_of(const Given& w) const {
     if (w.part != Part::copies) return process_.name(w.name);
@@ -321,6 +326,7 @@ class Running {
     const double start = std::max(done + rates_.gap_s, host_);
     done = start + w.time.s;
     add(now_.parts[std::size_t(w.part)], w.time);
+    least_[w.device] += w.least_s;
     busy_.emplace_back(start, done);
     given_.push_back(w);
   }
@@ -344,6 +350,8 @@ class Running {
     const double now = latest();
     now_.s = now - step_began_;
     now_.idle_s = idle(step_began_, now);
+    for (const auto& [device, s] : least_) now_.least_s = std::max(now_.least_s, s);
+    least_.clear();
     steps_.emplace_back(now_, captures_);
     if (!captures_) std::swap(last_, given_);
     given_.clear();
@@ -362,6 +370,7 @@ class Running {
   std::unordered_map<std::uint32_t, std::vector<Given>> graphs_;
   std::vector<Given> given_, last_;  // in this step; in the last one that captured no graph
   std::vector<std::pair<double, double>> busy_;
+  std::map<std::uint32_t, double> least_;  // of each device
   StepTime now_;
   bool captures_ = false, settled_ = false;
   std::vector<std::pair<StepTime, bool>> steps_;  // and whether a graph was captured in it
@@ -467,8 +476,10 @@ StepTimed step_time(const Process& process, const Rates& rates) {
   };
   StepTimed timed = with_host(1);
   if (!timed.step) return timed;
-  timed.low_s = with_host(counted ? rates.host_low : rates.bare_low).step->s * rates.low;
-  timed.high_s = with_host(counted ? rates.host_high : rates.bare_high).step->s * rates.high;
+  const double least = timed.step->least_s;
+  timed.step->s = std::max(timed.step->s, least);  // streams do not share out the card's units here
+  timed.low_s = std::max(with_host(counted ? rates.host_low : rates.bare_low).step->s * rates.low, least);
+  timed.high_s = std::max(with_host(counted ? rates.host_high : rates.bare_high).step->s * rates.high, least);
   return timed;
 }
 

@@ -27,6 +27,7 @@ struct StepTime {
   std::array<PartTime, part_names.size()> parts{};
   double idle_s = 0;       // that the card has nothing to do: it waits for the host
   double host_s = 0;       // that the host takes to issue the work
+  double least_s = 0;      // that the busiest card's products take at the most flops/s that it has
   std::int64_t steps = 0;  // whose mean this is
 };
 

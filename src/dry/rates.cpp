@@ -26,6 +26,8 @@ Rates rates_of_h200() {
   r.eight = r.half;  // not measured: by the ceilings of 8 and 16 bits; FP64 as FP32
   for (double* rate : {&r.eight.large, &r.eight.middle, &r.eight.small, &r.eight.least}) *rate *= 1.9;
   r.twice = r.single;
+  r.half.most = r.brain.most = 989.5 * tera, r.tf32.most = 494.7 * tera, r.eight.most = 1979 * tera;  // the datasheet's
+  r.single.most = r.twice.most = 67 * tera;
   r.cudnn = {6.6 * us, 26.9 * us, 0.507, 292, 479 * tera, 426 * tera, 666 * tera, 577 * tera, 580 * tera, 351 * tera};
   r.flash = {4.4 * us, 32.8 * us, 0.485, 386, 297 * tera, 264 * tera, 352 * tera, 294 * tera, 327 * tera, 225 * tera};
   r.efficient = {6.9 * us, 21.3 * us, 0.567, 83, 128 * tera, 102 * tera, 175 * tera, 131 * tera, 175 * tera, 131 * tera};

@@ -13,6 +13,7 @@ struct ProductRate {
   double start_s = 0, wave_s = 0, split_s = 0;         // of a product, of each wave, of adding the pieces of a sum
   double data = 1, weights = 1;                        // how much longer gradients take: neither side transposed, the right one
   double odd = 1;                                      // how much longer a product takes that has an odd side in memory
+  double most = 0;                                     // flops/s that a step's products do not pass; 0: not known
 };
 
 // Attention's time is its operations at a rate of the head dimension. A causal mask leaves more than half of them: tiles on the diagonal are whole.

@@ -353,9 +353,9 @@ double expected_ms(const OpCall& op, const Recipe& r, const OpTimes& t) {
          (ceiling_ms(op, r, t.ceilings, t.units) * factor + (backward ? t.efficiency.backward_op_ms : t.efficiency.forward_op_ms));
 }
 
-Expected expected_time(double ops_ms, const LinkTime& link, const OpTimes& t) {
+Expected expected_time(double ops_ms, const LinkTime& link, const OpTimes& t, double ms_at_least) {
   const double waits = link.exposed_ms + link.host_exposed_ms, beside = t.efficiency.link * link.ms, ms = ops_ms + waits + beside;
-  return {ms, ms / t.faster, ms * t.slower, t.by};
+  return {ms, std::max(ms / t.faster, std::min(ms, ms_at_least)), ms * t.slower, t.by};
 }
 
 Efficiency fitted(Precision precision, std::span<const StepMeasured> steps, const Ceilings& ceilings, const Device& device, int workers) {

@@ -36,7 +36,8 @@ double expected_ms(const OpCall&, const Recipe&, const OpTimes&);
 struct LinkTime {
   double ms = 0, exposed_ms = 0, host_ms = 0, host_exposed_ms = 0;
 };
-Expected expected_time(double ops_ms, const LinkTime&, const OpTimes&);
+// ms_at_least: of the same step, with every op at its ceiling; no interval begins below it.
+Expected expected_time(double ops_ms, const LinkTime&, const OpTimes&, double ms_at_least);
 
 struct StepMeasured {  // on one rank
   Recipe recipe;

@@ -103,7 +103,7 @@ void add_times(const Trace& t, const Recipe& recipe, const Device& device, Forec
   }
   double ops = 0;
   each_op(t, recipe, [&](std::uint32_t kind, double often) { ops += ms_of_kind[kind][often > 1]; });
-  f.expected = expected_time(ops, waits, *times.times);
+  f.expected = expected_time(ops, waits, *times.times, f.ms);
 }
 
 void add_totals(const Trace& t, const Recipe& recipe, const Device& device, ForecastTotals& f) {

@@ -14,8 +14,13 @@ namespace {
 // longer than that: parts of the H200's own steps reach between a third and all of a ceiling.
 constexpr double unmeasured_low = 0.65, unmeasured_high = 1.7;
 
-void scale(dry::ProductRate& rate, double by, double units) {
-  for (double* flops_per_s : {&rate.large, &rate.middle, &rate.small, &rate.least}) *flops_per_s *= by;
+// No step passes the ceiling. No product passes a datasheet's either; beside a measured one, which is that of a few large products, some shapes do.
+void scale(dry::ProductRate& rate, double by, double units, double ceiling, bool of_datasheet) {
+  rate.most = ceiling;
+  for (double* flops_per_s : {&rate.large, &rate.middle, &rate.small, &rate.least}) {
+    *flops_per_s *= by;
+    if (of_datasheet) *flops_per_s = std::min(*flops_per_s, ceiling);
+  }
   rate.start_s /= std::clamp(units, 0.5, 1.0);
 }
 
@@ -42,16 +47,19 @@ std::optional<dry::Rates> of_card(const Device& device) {
   const double half = ratio(c.fp16_flops, of.fp16_flops, c.bf16_flops / of.bf16_flops);
   const double units = device.units > 0 ? double(device.units) / r.units : 1;
   // A card without tensor cores for a type multiplies it as FP32: bf16 and tf32 before Ampere.
+  const bool of_datasheet = c.source.starts_with("datasheet");
+  const auto scale_to = [&](dry::ProductRate& rate, double by, double ceiling) { scale(rate, by, units, ceiling, of_datasheet); };
   const auto scale_or_single = [&](dry::ProductRate& rate, double flops, double of_flops) {
     if (flops <= 0) rate = r.single;
-    scale(rate, flops > 0 ? flops / of_flops : single, units);
+    scale_to(rate, flops > 0 ? flops / of_flops : single, flops > 0 ? flops : c.fp32_flops);
   };
-  scale(r.half, half, units);
+  const double half_ceiling = c.fp16_flops > 0 ? c.fp16_flops : c.bf16_flops;
+  scale_to(r.half, half, half_ceiling);
   scale_or_single(r.brain, c.bf16_flops, of.bf16_flops);
   scale_or_single(r.tf32, c.tf32_flops, of.tf32_flops);
-  scale(r.single, single, units);
-  scale(r.twice, single, units);
-  scale(r.eight, ratio(c.fp8_flops, of.fp8_flops, half), units);
+  scale_to(r.single, single, c.fp32_flops);
+  scale_to(r.twice, single, c.fp32_flops);
+  scale_to(r.eight, ratio(c.fp8_flops, of.fp8_flops, half), c.fp8_flops > 0 ? c.fp8_flops : 2 * half_ceiling);
   for (dry::AttentionRate* a : {&r.cudnn, &r.flash, &r.efficient}) scale(*a, half);
   scale(r.efficient_single, single);
   for (dry::KernelRate* k : {&r.pointwise, &r.strided, &r.converting, &r.reducing, &r.norm, &r.norm_backward, &r.norm_weights, &r.softmax,

@@ -125,6 +125,36 @@ TEST_F(Clockwork, TheIntervalIsTheHostsWhereTheHostLimits) {
   EXPECT_NEAR(card.high_s * 1e6, 1.1 * 100, 1e-6);
 }
 
+// Two products of 2e5 operations, at 1e9 a second by the rates: the card's most is a little above, so no step is shorter than 2 x 160 us.
+TEST_F(Clockwork, NoStepPassesTheMostOfTheCard) {
+  rates.low = 0.5;
+  rates.brain = rates.half;
+  rates.brain.most = 1.25e9;
+  rates.units = 1;
+  const auto product = [&](const char* name, std::uint32_t stream) {
+    Product p{};
+    p.name = w.name(name);
+    p.stream = stream;
+    p.m = p.k = 50, p.n = 40, p.batch = 1;
+    p.type_a = p.type_b = p.type_c = 14;
+    w.add(p);
+  };
+  const auto two = [&](const char* name, std::uint32_t second_stream) {
+    w = ProgramRecord();
+    return timed([&] {
+      product(name, 0);
+      product(name, second_stream);
+      wait();
+    });
+  };
+  const auto behind = two("cublasGemmEx", 0), beside = two("cublasGemmEx", 1);
+  EXPECT_NEAR(behind.step->least_s * 1e6, 320, 1e-6);
+  EXPECT_NEAR(behind.low_s * 1e6, std::max(320.0, 0.5 * us(behind)), 1e-6);
+  EXPECT_GE(us(beside), 320 - 1e-6) << "two streams have one card";
+  EXPECT_GE(beside.low_s * 1e6, 320 - 1e-6);
+  EXPECT_EQ(two("cuDNN convolution", 0).step->least_s, 0) << "which may take fewer operations than its sides say";
+}
+
 TEST_F(Clockwork, WhatWasCountedOfTheHostIsItsTime) {
   rates.host = {.function_s = 1e-6,
                 .builtin_s = 2e-6,

@@ -412,6 +412,8 @@ TEST(ForecastTime, CollectivesAreNotMeasuredAndWidenTheInterval) {
   EXPECT_NEAR(*time.ms_low, 9 * 0.8, 1e-9);
   EXPECT_NEAR(*time.ms_high, 12 * 1.4, 1e-9);
   EXPECT_NE(time.source.find("collectives"), std::string::npos);
+  step.step->least_s = 0.008;
+  EXPECT_NEAR(*forecast_time(step, rates_of(h200), h200).ms_low, 8, 1e-9) << "products take that at the card's most";
 }
 
 TEST(ForecastTime, ACardThatWasNotMeasuredHasAWiderIntervalThatSaysSo) {

@@ -48,6 +48,30 @@ TEST(PyTorchStepTime, IsThatOfADryRunOfTheProgram) {
   }
 }
 
+// A ceiling is a bound: no end of an interval has more operations a second in products alone.
+TEST(PyTorchStepTime, NothingIsPromisedAboveACeiling) {
+  LanguageModel m = small(2, 2, 2048, DType::bf16, true, Adam::fused);
+  m.width = 4096, m.ffn = 14336, m.heads = 32, m.kv_heads = 8;
+  int cards = 0;
+  for (const Device& device : known_devices()) {
+    if (device.key == "h200" || !rates_of(device)) continue;  // whose own products were measured above what was kept as its ceiling
+    ++cards;
+    for (const Precision precision : {Precision{DType::bf16}, Precision{DType::f16}, Precision{}})
+      for (const std::int64_t accumulate : {1, 2, 5}) {
+        m.precision = precision, m.accumulate = 1;
+        const dry::StepTimed one = dry::step_time(dry::Process::of(launches_of(m, device.sm).written().record()), *rates_of(device));
+        const double flops = double(accumulate) * one.step->parts[std::size_t(dry::Part::products)].flops;
+        m.accumulate = accumulate;
+        const StepTime t = step_time(m, device);
+        const double ceiling = device.ceilings.of(precision) > 0 ? device.ceilings.of(precision) : device.ceilings.fp32_flops;
+        EXPECT_LE(flops / *t.ms_low * 1e3, 1.001 * ceiling) << device.key << " " << name_of(precision) << " x " << accumulate;
+        EXPECT_LE(*t.ms_low, *t.ms);
+        EXPECT_LE(*t.ms, *t.ms_high);
+      }
+  }
+  EXPECT_GE(cards, 15);
+}
+
 TEST(PyTorchStepTime, OfAStepThatIsNotKnownThereIsAReason) {
   const Device h200 = device_described("h200");
   const auto why = [&](auto change) {

@@ -24,7 +24,7 @@ ForecastTime forecast_time(const dry::StepTimed& timed, const std::optional<dry:
   t.ms_high = timed.high_s * 1e3;
   if (const dry::PartTime& c = s.parts[std::size_t(dry::Part::collectives)]; c.count > 0) {
     const double share = std::min(1.0, c.s / s.s);
-    t.ms_low = *t.ms_low * (1 - share / 2);
+    t.ms_low = std::max(*t.ms_low * (1 - share / 2), s.least_s * 1e3);
     t.ms_high = *t.ms_high * (1 + share);
     t.source += "; collectives by the link's ceiling, not measured";
   }

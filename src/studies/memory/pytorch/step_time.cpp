@@ -18,20 +18,21 @@ StepTime step_time(const LanguageModel& m, const Device& device) {
   }
   // Of many micro-batches two are walked: each more takes as long as the second.
   struct Seconds {
-    double s, low, high;
+    double s, low, high, least;
     bool waits_for_host;
   };
   const auto walked = [&](LanguageModel one, std::int64_t micro_batches) {
     one.accumulate = micro_batches;
     const dry::StepTimed timed = dry::step_time(dry::Process::of(launches_of(one, device.sm).written().record()), *rates);
     const bool waits = std::ranges::all_of(timed.step->parts, [&](const dry::PartTime& p) { return p.s < timed.step->idle_s; });
-    return Seconds{timed.step->s, timed.low_s, timed.high_s, waits};
+    return Seconds{timed.step->s, timed.low_s, timed.high_s, timed.step->least_s, waits};
   };
   const auto seconds = [&](const LanguageModel& one) {
     if (one.accumulate <= 2) return walked(one, one.accumulate);
     const Seconds a = walked(one, 1), b = walked(one, 2);
     const auto all = [&](double first, double both) { return first + double(one.accumulate - 1) * (both - first); };
-    return Seconds{all(a.s, b.s), all(a.low, b.low), all(a.high, b.high), b.waits_for_host};
+    const double least = all(a.least, b.least);
+    return Seconds{all(a.s, b.s), std::max(all(a.low, b.low), least), all(a.high, b.high), least, b.waits_for_host};
   };
   LanguageModel lean = m;
   lean.fused_norms = true;
