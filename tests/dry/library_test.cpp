@@ -212,7 +212,7 @@ TEST_F(DryLibrary, ThreadsDoNotMeet) {
 TEST_F(DryLibrary, RanksExchangeSmallValues) {
   settings.cards = 4;
   EXPECT_EQ(run("ranks"), (Numbers{0, 0, 0, 0}));
-  EXPECT_EQ(recorded<dry::Collective>().size(), 4u * 6);
+  EXPECT_EQ(recorded<dry::Collective>().size(), 4u * 10);
 }
 
 TEST_F(DryLibrary, ProcessesOnOneCardShareIt) {

@@ -371,6 +371,7 @@ struct Id {
 };
 int rank_of(int rank, int ranks, Id id) {
   constexpr int int64 = 4, sum = 0;
+  constexpr std::size_t list_bytes = 320'000;
   void* group = nullptr;
   call("cudaSetDevice", rank);
   if (call("ncclCommInitRank", &group, ranks, id, rank) != 0) return 1;
@@ -384,14 +385,29 @@ int rank_of(int rank, int ranks, Id id) {
   call("ncclSend", static_cast<const void*>(p), std::size_t(1), int64, (rank + 1) % ranks, group, none);
   call("ncclRecv", static_cast<void*>(p + 384), std::size_t(1), int64, (rank + ranks - 1) % ranks, group, none);
   call("ncclReduceScatter", static_cast<const void*>(p + 64), static_cast<void*>(p + 448), std::size_t(1), int64, sum, group, none);
+  call("ncclGather", static_cast<const void*>(p), static_cast<void*>(p + 512), std::size_t(1), int64, 1, group, none);
+  call("ncclScatter", static_cast<const void*>(p + 64), static_cast<void*>(p + 640), std::size_t(1), int64, 0, group, none);
+  const std::vector<long long> list(40'000, 7 + rank);  // as a checkpoint's plan in bytes
+  copy(p + 2 * list_bytes, list.data(), list_bytes);
+  call("ncclBroadcast", static_cast<const void*>(p + 2 * list_bytes), static_cast<void*>(p + list_bytes), list.size(), int64, 1, group,
+       none);
+  // Objects of several lengths in tensors of one: what is behind an object comes as zeros.
+  constexpr int uint8 = 1;
+  copy(p + 704, "abcdefgh", std::size_t(rank + 1));
+  call("ncclAllGather", static_cast<const void*>(p + 704), static_cast<void*>(p + 768), std::size_t(8), uint8, group, none);
   void* part = nullptr;
   int members = 0;
   call("ncclCommSplit", group, rank % 2, rank, &part, none);
   call("ncclCommCount", static_cast<const void*>(part), &members);
-  long long all = 0;
+  long long all = 0, gathered = 0;
   for (int r = 0; r < ranks; ++r) all = all * 1000 + read(p + 64 + 8 * r);
-  const bool right = all == (ranks == 4 ? 100101102103 : 100101) && read(p + 256) == (ranks == 4 ? 406 : 201) && read(p + 320) == 101 &&
-                     read(p + 384) == 100 + (rank + ranks - 1) % ranks && read(p + 448) == ranks * (100 + rank) && members == ranks / 2;
+  for (int r = 0; r < ranks; ++r) gathered = gathered * 1000 + read(p + 512 + 8 * r);
+  bool objects = true;
+  for (int r = 0; r < ranks; ++r) objects &= read(p + 768 + 8 * r) == (0x6867666564636261ll & ((1ll << (8 * (r + 1))) - 1));
+  const bool right = objects && all == (ranks == 4 ? 100101102103 : 100101) && read(p + 256) == (ranks == 4 ? 406 : 201) &&
+                     read(p + 320) == 101 && read(p + 384) == 100 + (rank + ranks - 1) % ranks && read(p + 448) == ranks * (100 + rank) &&
+                     members == ranks / 2 && gathered == (rank == 1 ? all : 0) && read(p + 640) == 100 + rank &&
+                     read(p + 2 * list_bytes - 8) == 8;
   return right ? 0 : 2;
 }
 void ranks() {

@@ -369,6 +369,33 @@ class Program(unittest.TestCase):
         self.assertEqual(sorted(row["rank"] for row in answer["ranks"]), [0, 1])
         self.assertTrue(answer["fits"])
 
+    def test_objects_of_ranks_are_gathered_and_scattered(self):
+        text = """
+            import os, torch
+            import torch.distributed as dist
+            import torch.distributed.checkpoint as checkpoint
+            from torch.distributed.fsdp import fully_shard
+            rank = int(os.environ["LOCAL_RANK"])
+            torch.cuda.set_device(rank)
+            dist.init_process_group("nccl")
+            gathered, mine = [None] * 2, [None]
+            dist.gather_object("r" * (rank + 1), gathered if rank == 0 else None)
+            dist.scatter_object_list(mine, ["a", "longer"] if rank == 0 else None)
+            os.write(1, f"SEEN {rank} {gathered} {mine}\\n".encode())
+            model = torch.nn.Sequential(*(torch.nn.Linear(64, 64) for _ in range(3))).cuda()
+            fully_shard(model)
+            model(torch.randn(8, 64, device="cuda")).sum().backward()
+            checkpoint.save({"model": model.state_dict()}, checkpoint_id=os.path.join(os.environ["FOLDER"], "saved"))
+            dist.destroy_process_group()
+            """
+        path = self.file("objects.py", text)
+        command = [PROGRAM, "forecast", "--format", "json", "--device", "h100", "--db", os.path.join(self.folder.name, "results.db"), "--"]
+        command += [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", path]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=600, env={**os.environ, "FOLDER": self.folder.name})
+        self.assertEqual(ended.returncode, 0, ended.stderr[-3000:])
+        self.assertIn("SEEN 0 ['r', 'rr'] ['a']", ended.stderr)
+        self.assertIn("SEEN 1 [None, None] ['longer']", ended.stderr)
+
     def test_one_host_of_two_is_run_and_told_the_whole_world(self):
         text = """
             import os, torch

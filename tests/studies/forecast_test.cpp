@@ -339,6 +339,19 @@ TEST_F(ForecastAccount, ProcessesOnOneCardNeedTheirSum) {
   EXPECT_EQ(t.row.needed_bytes, t.room.overhead_bytes + t.row.peak_reserved_bytes);
 }
 
+TEST(Forecast, TheReasonOfAFailureIsARanksOwnErrorAndNotItsLaunchers) {
+  DryRun run;
+  run.tail =
+      "[rank1]: Traceback (most recent call last):\n[rank1]: ValueError: too few\nE1127 api.py:984] failed (exitcode: 1)\n"
+      "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n=====\ntrain.py FAILED\n";
+  EXPECT_EQ(run.last_line(), "ValueError: too few");
+  EXPECT_TRUE(run.shows_exception());
+  run.tail = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \ntrain.py FAILED\n";
+  EXPECT_EQ(run.last_line(), "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ");
+  run.tail = "[rank0]: KeyboardInterrupt\n[ranks]: none\n";
+  EXPECT_EQ(run.last_line(), "KeyboardInterrupt");
+}
+
 TEST(ForecastAsked, AValueTakesThePlaceOfItsName) {
   const std::vector<std::string> program{"python3", "t.py", "--batch", "{batch}", "--out=run-{batch}-{len}"};
   EXPECT_EQ(with_value(program, "batch", "16"), (std::vector<std::string>{"python3", "t.py", "--batch", "16", "--out=run-16-{len}"}));

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <ranges>
 #include <string>
 #include <vector>
 
@@ -36,7 +37,7 @@ struct Communicator {
   int ranks = 1, rank = 0, device = 0;
   std::string channel;
   std::uint64_t exchanged = 0, splits = 0;
-  std::map<int, std::uint64_t> sent, received;  // by peer
+  std::map<int, std::uint64_t> received;  // by peer
 };
 
 Communicator* make(int ranks, int rank, std::string channel) {
@@ -58,16 +59,46 @@ std::string channel_of(const Id& id) {
   return text;
 }
 
+// A pickled object is known to its end; PyTorch makes its tensor as long as the longest rank's, and nothing reads what is behind it.
+bool known_to_its_end(const char* in, std::size_t bytes) {
+  const auto is_known = [&](std::size_t at) {
+    char value = 0;
+    return known(in + at, 1, &value) == Knowledge::all;
+  };
+  const std::size_t end = *std::ranges::partition_point(std::views::iota(std::size_t(0), bytes), is_known);
+  std::vector<char> values(end);
+  return end > 0 && known(in, end, values.data()) == Knowledge::all;
+}
+
+// Whether a rank's part is known; `values` are then its bytes, with zeros behind an object.
+bool part_is_known(const void* in, std::size_t bytes, int type, std::vector<char>& values) {
+  values.resize(bytes);
+  if (bytes == 0) return false;
+  return known(in, bytes, values.data()) == Knowledge::all || (is_byte(type) && known_to_its_end(static_cast<const char*>(in), bytes));
+}
+
+void give(const std::string& channel, int rank, const void* in, std::size_t bytes, int type) {
+  std::vector<char> values;
+  const bool is_known = part_is_known(in, bytes, type, values);
+  give_values(channel, rank, values.data(), bytes, is_known);
+}
+
+void copy_own(void* to, const void* in, std::size_t bytes, int type) {
+  std::vector<char> values;
+  if (bytes <= most_exchanged_bytes && is_byte(type) && part_is_known(in, bytes, type, values))
+    know(to, bytes, values.data());
+  else
+    copy_known(to, in, bytes);
+}
+
 // This rank's part of a small exchange goes out; the number under which all ranks' parts are found, or none for what is too large.
 struct Offer {
   bool made = false;
   std::uint64_t number = 0;
 };
-Offer offer(Communicator& c, const void* in, std::size_t bytes, std::size_t largest) {
+Offer offer(Communicator& c, const void* in, std::size_t bytes, std::size_t largest, int type) {
   if (largest > most_exchanged_bytes || c.ranks < 2 || !folder()) return {};
-  std::vector<char> values(bytes);
-  const bool is_known = bytes && known(in, bytes, values.data()) == Knowledge::all;
-  give_values(c.channel, c.rank, values.data(), bytes, is_known);
+  give(c.channel, c.rank, in, bytes, type);
   return {true, c.exchanged++};
 }
 
@@ -101,6 +132,19 @@ bool fetch_reduced(const std::string& channel, int ranks, std::uint64_t number, 
 }
 
 std::size_t bytes_of(std::size_t count, int type) { return count * nccl_type_bytes(type); }
+
+bool moves(std::size_t bytes) { return bytes <= most_exchanged_bytes && folder(); }
+
+void send_small(Communicator& c, const void* in, std::size_t bytes, int type, int peer) {
+  if (moves(bytes)) give(c.channel + ".to" + std::to_string(peer), c.rank, in, bytes, type);
+}
+
+void receive_small(Communicator& c, void* out, std::size_t bytes, int peer) {
+  if (!moves(bytes)) return forget(out, bytes);
+  know_later(out, bytes, [channel = c.channel + ".to" + std::to_string(c.rank), peer, n = c.received[peer]++, bytes](char* to) {
+    return fetch(channel, peer, n, to, bytes);
+  });
+}
 
 }  // namespace
 
@@ -197,7 +241,7 @@ int ncclRedOpDestroy(int, Communicator*) { return success; }
 
 int ncclAllReduce(const void* in, void* out, std::size_t count, int type, int operation, Communicator* c, StreamHandle s) {
   const std::size_t bytes = bytes_of(count, type);
-  const Offer o = offer(*c, in, bytes, bytes);
+  const Offer o = offer(*c, in, bytes, bytes, type);
   record("ncclAllReduce", *c, s, bytes, type, -1, o.made);
   if (!o.made) return c->ranks > 1 ? forget(out, bytes) : copy_known(out, in, bytes), success;
   know_later(out, bytes, [channel = c->channel, ranks = c->ranks, n = o.number, bytes, type, operation](char* to) {
@@ -207,7 +251,7 @@ int ncclAllReduce(const void* in, void* out, std::size_t count, int type, int op
 }
 int ncclReduce(const void* in, void* out, std::size_t count, int type, int operation, int root, Communicator* c, StreamHandle s) {
   const std::size_t bytes = bytes_of(count, type);
-  const Offer o = offer(*c, in, bytes, bytes);
+  const Offer o = offer(*c, in, bytes, bytes, type);
   record("ncclReduce", *c, s, bytes, type, root, o.made);
   if (c->rank != root) return success;
   if (!o.made) return forget(out, bytes), success;
@@ -218,7 +262,7 @@ int ncclReduce(const void* in, void* out, std::size_t count, int type, int opera
 }
 int ncclReduceScatter(const void* in, void* out, std::size_t count, int type, int operation, Communicator* c, StreamHandle s) {
   const std::size_t bytes = bytes_of(count, type), all = bytes * std::size_t(c->ranks);
-  const Offer o = offer(*c, in, all, all);
+  const Offer o = offer(*c, in, all, all, type);
   record("ncclReduceScatter", *c, s, all, type, -1, o.made);
   if (!o.made) return forget(out, bytes), success;
   const std::size_t offset = bytes * std::size_t(c->rank);
@@ -229,12 +273,12 @@ int ncclReduceScatter(const void* in, void* out, std::size_t count, int type, in
 }
 int ncclAllGather(const void* in, void* out, std::size_t count, int type, Communicator* c, StreamHandle s) {
   const std::size_t bytes = bytes_of(count, type);
-  const Offer o = offer(*c, in, bytes, bytes);
+  const Offer o = offer(*c, in, bytes, bytes, type);
   record("ncclAllGather", *c, s, bytes, type, -1, o.made);
   for (int r = 0; r < c->ranks; ++r) {
     char* const to = static_cast<char*>(out) + std::size_t(r) * bytes;
     if (r == c->rank)
-      copy_known(to, in, bytes);
+      copy_own(to, in, bytes, type);
     else if (!o.made)
       forget(to, bytes);
     else
@@ -244,10 +288,10 @@ int ncclAllGather(const void* in, void* out, std::size_t count, int type, Commun
 }
 int ncclBroadcast(const void* in, void* out, std::size_t count, int type, int root, Communicator* c, StreamHandle s) {
   const std::size_t bytes = bytes_of(count, type);
-  const Offer o = offer(*c, c->rank == root ? in : nullptr, c->rank == root ? bytes : 0, bytes);
+  const Offer o = offer(*c, c->rank == root ? in : nullptr, c->rank == root ? bytes : 0, bytes, type);
   record("ncclBroadcast", *c, s, bytes, type, root, o.made);
   if (c->rank == root)
-    copy_known(out, in, bytes);
+    copy_own(out, in, bytes, type);
   else if (!o.made)
     forget(out, bytes);
   else
@@ -259,23 +303,34 @@ int ncclBcast(void* buffer, std::size_t count, int type, int root, Communicator*
 }
 int ncclSend(const void* in, std::size_t count, int type, int peer, Communicator* c, StreamHandle s) {
   const std::size_t bytes = bytes_of(count, type);
-  const bool small = bytes <= most_exchanged_bytes && folder();
-  if (small) {
-    std::vector<char> values(bytes);
-    const bool is_known = known(in, bytes, values.data()) == Knowledge::all;
-    give_values(c->channel + ".to" + std::to_string(peer), c->rank, values.data(), bytes, is_known);
-  }
-  record("ncclSend", *c, s, bytes, type, peer, small);
+  send_small(*c, in, bytes, type, peer);
+  record("ncclSend", *c, s, bytes, type, peer, moves(bytes));
   return success;
 }
 int ncclRecv(void* out, std::size_t count, int type, int peer, Communicator* c, StreamHandle s) {
   const std::size_t bytes = bytes_of(count, type);
-  const bool small = bytes <= most_exchanged_bytes && folder();
-  record("ncclRecv", *c, s, bytes, type, peer, small);
-  if (!small) return forget(out, bytes), success;
-  know_later(out, bytes, [channel = c->channel + ".to" + std::to_string(c->rank), peer, n = c->received[peer]++, bytes](char* to) {
-    return fetch(channel, peer, n, to, bytes);
-  });
+  record("ncclRecv", *c, s, bytes, type, peer, moves(bytes));
+  receive_small(*c, out, bytes, peer);
+  return success;
+}
+int ncclGather(const void* in, void* out, std::size_t count, int type, int root, Communicator* c, StreamHandle s) {
+  const std::size_t bytes = bytes_of(count, type);
+  record("ncclGather", *c, s, bytes, type, root, moves(bytes));
+  if (c->rank != root) return send_small(*c, in, bytes, type, root), success;
+  for (int r = 0; r < c->ranks; ++r) {
+    char* const to = static_cast<char*>(out) + std::size_t(r) * bytes;
+    r == root ? copy_own(to, in, bytes, type) : receive_small(*c, to, bytes, r);
+  }
+  return success;
+}
+int ncclScatter(const void* in, void* out, std::size_t count, int type, int root, Communicator* c, StreamHandle s) {
+  const std::size_t bytes = bytes_of(count, type);
+  record("ncclScatter", *c, s, bytes, type, root, moves(bytes));
+  if (c->rank != root) return receive_small(*c, out, bytes, root), success;
+  for (int r = 0; r < c->ranks; ++r) {
+    const char* const from = static_cast<const char*>(in) + std::size_t(r) * bytes;
+    r == root ? copy_own(out, from, bytes, type) : send_small(*c, from, bytes, type, r);
+  }
   return success;
 }
 int ncclAlltoAll(const void* in, void* out, std::size_t count, int type, Communicator* c, StreamHandle s) {

@@ -13,6 +13,8 @@ constexpr std::size_t nccl_type_bytes(int type) {
   return type >= 0 && type < int(sizeof bytes / sizeof bytes[0]) ? bytes[type] : 1;
 }
 
+constexpr bool is_byte(int type) { return type == 0 || type == 1; }
+
 namespace detail {
 
 template <class T>

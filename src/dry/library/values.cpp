@@ -73,6 +73,19 @@ struct Parts {  // of known memory; they never overlap
     }
   }
 
+  // The known pieces of a range, by their distance from its begin.
+  std::map<std::size_t, Part> pieces(Address begin, std::size_t n) const {
+    std::map<std::size_t, Part> all;
+    auto at = bytes.upper_bound(begin);
+    if (at != bytes.begin()) --at;
+    for (; at != bytes.end() && at->first < begin + n; ++at) {
+      const Address first = std::max(begin, at->first), last = std::min(begin + n, at->first + at->second.size());
+      const auto from = at->second.begin() + std::ptrdiff_t(first - at->first);
+      if (first < last) all[first - begin] = {from, from + std::ptrdiff_t(last - first), at->second.guess};
+    }
+    return all;
+  }
+
   // Unknown bytes become `unknown`, again and again; zeros without it.
   Knowledge read(Address begin, std::size_t n, char* out, std::span<const char> unknown = {}) const {
     bool guessed = false;
@@ -160,10 +173,11 @@ void copy_known(void* to, const void* from, std::size_t bytes) {
   if (bytes > most_known_bytes) return forget(to, bytes);
   std::vector<char> what(bytes);
   const Knowledge how = known(from, bytes, what.data());
-  if (how == Knowledge::none)
-    forget(to, bytes);
-  else
-    know(to, bytes, what.data(), how);
+  if (how != Knowledge::none) return know(to, bytes, what.data(), how);
+  const std::lock_guard lock(parts().mutex);
+  auto pieces = parts().pieces(number(from), bytes);
+  parts().forget(number(to), bytes);
+  for (auto& [at, piece] : pieces) parts().bytes[number(to) + at] = std::move(piece);
 }
 
 void unknown_reads_as(const void* value, std::size_t bytes) {

@@ -120,12 +120,19 @@ class Watching {
 
 namespace {
 
+std::string without_rank(std::string line) {  // "[rank0]: ", as PyTorch begins a line of a traceback
+  if (!line.starts_with("[rank")) return line;
+  const std::size_t end = line.find_first_not_of("0123456789", 5);
+  if (end != std::string::npos && line.compare(end, 3, "]: ") == 0) line.erase(0, end + 3);
+  return line;
+}
+
 // The last line that is not empty, and the last with which a traceback ends.
 std::pair<std::string, std::string> last_lines(const std::string& tail) {
   std::string last, exception;
   for (std::size_t begin = 0; begin < tail.size();) {
     const std::size_t end = std::min(tail.find_first_of("\r\n", begin), tail.size());
-    const std::string line = tail.substr(begin, end - begin);
+    const std::string line = without_rank(tail.substr(begin, end - begin));
     begin = end + 1;
     if (line.find_first_not_of(" \t") == std::string::npos) continue;
     last = line;
@@ -133,7 +140,9 @@ std::pair<std::string, std::string> last_lines(const std::string& tail) {
     const std::size_t word = line.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.");
     const std::string name = line.substr(0, word);
     const bool raised = name.ends_with("Error") || name.ends_with("Exception") || name.ends_with("Interrupt");
-    if (raised && (word == std::string::npos || line[word] == ':')) exception = line;
+    const bool silent =
+        word != std::string::npos && line.find_first_not_of(": \t", word) == std::string::npos;  // torchrun's ChildFailedError
+    if (raised && (word == std::string::npos || line[word] == ':') && !(silent && !exception.empty())) exception = line;
   }
   return {last, exception};
 }
