@@ -12,14 +12,20 @@
 
 namespace headroom::studies {
 
-// "Fits on NVIDIA H200: 22.5 GiB of 139 GiB", or "Does not fit …"
-std::string fits_in_words(const Room&, const Device&, std::uint64_t peak);
+struct InOtherPrograms {  // of the same description
+  std::uint64_t peak = 0;
+};
+
+// "Fits on NVIDIA H200: 22.5 GiB of 139 GiB", or "Does not fit …"; where it fits and other programs would not, that too.
+std::string fits_in_words(const Room&, const Device&, std::uint64_t peak, InOtherPrograms = {});
 // "2 of 3 rows fit on NVIDIA H200 in 139 GiB"
 std::string fits_in_words(const Room&, const Device&, std::size_t fitting, std::size_t rows);
 
 template <class Row>
 std::string rows_fit_in_words(const Room& room, const Device& device, const std::vector<Row>& rows) {
-  if (rows.size() == 1) return fits_in_words(room, device, rows.back().needed_bytes - room.overhead_bytes);
+  InOtherPrograms others;
+  if constexpr (requires(const Row& row) { row.at_most_bytes; }) others.peak = rows.back().at_most_bytes;
+  if (rows.size() == 1) return fits_in_words(room, device, rows.back().needed_bytes - room.overhead_bytes, others);
   return fits_in_words(room, device, std::size_t(std::ranges::count(rows, true, &Row::fits)), rows.size());
 }
 

@@ -207,7 +207,8 @@ void check_account(const ModelMemory& asked) {
 }
 
 // Whom the bytes beyond the tensors belong to.
-Table beside_of(const pytorch::LanguageModelAccount& a, const Device& device, std::int64_t gpus, std::string_view the_step) {
+Table beside_of(const pytorch::LanguageModelAccount& a, const Room& room, const Device& device, std::int64_t gpus,
+                std::string_view the_step) {
   std::vector<PyTorchBesideRow> rows;
   const Overhead over = overhead_of(device, int(gpus), RunBy::pytorch);
   std::uint64_t exact = 0, workspaces = 0, taken = 0;
@@ -219,7 +220,7 @@ Table beside_of(const pytorch::LanguageModelAccount& a, const Device& device, st
   rows.push_back({"tensors at the peak", exact});
   rows.push_back({"cuBLAS workspaces", workspaces});
   rows.push_back({"rounding: 512 bytes, and rests of reused blocks", taken - exact - workspaces});
-  rows.push_back({"reserved in segments of 2 and 20 MiB, and not in use at the peak", a.reserved_bytes - a.train_peak_bytes});
+  rows.push_back({"reserved in segments of 2 and 20 MiB, and not in use at the peak", reserved_bytes(a, room) - a.train_peak_bytes});
   rows.push_back({"CUDA context", over.beside.context_bytes});
   rows.push_back({"libraries: kernels' code, cuBLAS", over.beside.libraries_bytes});
   if (gpus > 1) rows.push_back({"NCCL's buffers", over.communication_bytes});
@@ -248,13 +249,25 @@ std::vector<std::string> left_out(const engine::Decoder& d, const LanguageModel&
   return all;
 }
 
-// What a description leaves open. Programs of one description differ, and so do their peaks: by how much is what was measured.
-struct Interval {
-  std::uint64_t at_most = 0;
-  std::string why;  // in words
-};
-Interval interval_of(const LanguageModel& m, std::uint64_t peak, std::uint64_t workspace) {
-  Interval i{peak, "such programs were measured within 3 % (docs/memory.md)"};
+std::string answer_of(const std::vector<PyTorchModelRow>& rows, const Room& room, const ModelMemory& asked, const LanguageModel& last,
+                      const Combination<LanguageModel>& together) {
+  const auto words = [](std::uint64_t b) { return bytes_in_words(double(b)); };
+  std::string answer = rows_fit_in_words(room, asked.device, rows);
+  if (rows.back().fits) return answer + ".";
+  if (rows.size() > 1) answer += fmt::format("; the last needs {}", words(rows.back().needed_bytes));
+  const std::string ways = together.words.empty() ? "as it is" : joined(together.words, " + "),
+                    needs = words(room.needed_bytes(together.peak));
+  answer += together.fits ? fmt::format(". Least that would fit: {}: {}.", ways, needs)
+                          : fmt::format(". No way known here makes it fit; the nearest, {}, needs {}.", ways, needs);
+  if (const auto n = gpus_that_hold(last, asked.device, asked.memory_bytes))
+    answer += fmt::format(" As it is it takes {} such GPUs (--gpus {} --shard everything).", *n, *n);
+  return answer;
+}
+
+}  // namespace
+
+PyTorchInterval interval_of(const LanguageModel& m, std::uint64_t peak, std::uint64_t workspace) {
+  PyTorchInterval i{peak, "such programs were measured within 3 % (docs/memory.md)"};
   double share = 1.03;
   if (!measured_choices(m)) {
     i.at_most = std::uint64_t(double(peak) * 1.15);
@@ -275,7 +288,7 @@ Interval interval_of(const LanguageModel& m, std::uint64_t peak, std::uint64_t w
   if (grouped && m.fused_attention && m.precision.dtype == DType::f32 && m.compile == pytorch::Compile::none) {
     LanguageModel math = m;
     math.math_attention = true;
-    i.at_most = std::max(i.at_most, step_peak(math, workspace));
+    i.at_most = std::max(i.at_most, account(math, workspace).train_peak_bytes);
     i.why +=
         ". In FP32 scaled_dot_product_attention(enable_gqa=True), which transformers calls, has no fused kernel and keeps whole matrices; "
         "the account repeats keys and values for it";
@@ -283,29 +296,16 @@ Interval interval_of(const LanguageModel& m, std::uint64_t peak, std::uint64_t w
   if (m.parameters == pytorch::Parameters::half) {
     LanguageModel upcast = m;
     upcast.loss = pytorch::Loss::in_fp32;
-    i.at_most = std::max(i.at_most, step_peak(upcast, workspace));
+    i.at_most = std::max(i.at_most, account(upcast, workspace).train_peak_bytes);
     i.why += ". transformers' loss copies the logits to FP32 (--loss fp32), other programs do not";
   }
   i.at_most = std::uint64_t(double(i.at_most) * share);
   return i;
 }
 
-std::string answer_of(const std::vector<PyTorchModelRow>& rows, const Room& room, const ModelMemory& asked, const LanguageModel& last,
-                      const Combination<LanguageModel>& together) {
-  const auto words = [](std::uint64_t b) { return bytes_in_words(double(b)); };
-  std::string answer = rows_fit_in_words(room, asked.device, rows);
-  if (rows.back().fits) return answer + ".";
-  if (rows.size() > 1) answer += fmt::format("; the last needs {}", words(rows.back().needed_bytes));
-  const std::string ways = together.words.empty() ? "as it is" : joined(together.words, " + "),
-                    needs = words(room.needed_bytes(together.peak));
-  answer += together.fits ? fmt::format(". Least that would fit: {}: {}.", ways, needs)
-                          : fmt::format(". No way known here makes it fit; the nearest, {}, needs {}.", ways, needs);
-  if (const auto n = gpus_that_hold(last, asked.device, asked.memory_bytes))
-    answer += fmt::format(" As it is it takes {} such GPUs (--gpus {} --shard everything).", *n, *n);
-  return answer;
+std::uint64_t reserved_bytes(const pytorch::LanguageModelAccount& a, const Room& room) {
+  return std::min(a.reserved_bytes, std::max(a.train_peak_bytes, room.for_peak()));
 }
-
-}  // namespace
 
 std::string options_of(const LanguageModel& m) {
   return fmt::format("--batch {} --len {} --precision {}{} {}", m.batch, m.len, name_of(m.precision),
@@ -409,7 +409,7 @@ Outcome memory_model_as_pytorch(const ModelMemory& asked) {
           asked.progress(0.5 * double(described.size()) / double(row_count), fmt::format("row {} of {}", described.size() + 1, row_count));
           pytorch::LanguageModelAccount a = account(m, workspace, pytorch::Detail::components);
           time = step_time(m, asked.device);
-          const Interval open = interval_of(m, a.train_peak_bytes, workspace);
+          const PyTorchInterval open = interval_of(m, a.train_peak_bytes, workspace);
           why_more.insert(open.why);
           described.push_back({.model = asked.model.name,
                                .batch = batch,
@@ -435,7 +435,7 @@ Outcome memory_model_as_pytorch(const ModelMemory& asked) {
                                .at_most_bytes = open.at_most,
                                .needed_bytes = room.needed_bytes(a.train_peak_bytes),
                                .held_bytes = a.held_bytes,
-                               .reserved_bytes = a.reserved_bytes,
+                               .reserved_bytes = reserved_bytes(a, room),
                                .host_bytes = a.host_bytes,
                                .ms = time.ms,
                                .ms_low = time.ms_low,
@@ -452,7 +452,7 @@ Outcome memory_model_as_pytorch(const ModelMemory& asked) {
             return std::pair(x.at_peak, x.taken) > std::pair(y.at_peak, y.taken);
           });
           within.push_back({component_table(components, "components", "")});
-          if (asked.use == ModelUse::train) beside = beside_of(a, asked.device, m.gpus, the_step);
+          if (asked.use == ModelUse::train) beside = beside_of(a, room, asked.device, m.gpus, the_step);
         }
   Table rows = table_of("rows", "", described);
   rows.within = std::move(within);
@@ -482,9 +482,7 @@ Outcome memory_model_as_pytorch(const ModelMemory& asked) {
       "As PyTorch on {}, by torch.cuda.memory_allocated's count: the caching allocator's blocks replayed, 1 MB is 2^20 bytes, two "
       "cuBLAS "
       "workspaces of {}; {}; {}. The peak is without the CUDA context "
-      "and libraries; needed is with them. The allocator takes reserved_bytes from the driver where there are as many, and gives back what "
-      "it "
-      "does not use before it runs out.",
+      "and libraries; needed is with them. {}",
       asked.device.name, bytes_in_words(double(workspace)), in_words(model.adam),
       model.sharded()
           ? "FSDP2 shards FP32 parameters, gathers them in the precision and scatters gradients in FP32, the root's weights kept "
@@ -493,7 +491,8 @@ Outcome memory_model_as_pytorch(const ModelMemory& asked) {
           ? "frozen weights and adapters in the precision, without torch.autocast"
       : model.lora > 0 ? "frozen weights in the precision, adapters in FP32, torch.autocast for bf16 and fp16"
       : model.parameters == pytorch::Parameters::half ? "parameters, gradients and moments in the precision, without torch.autocast"
-                                                      : "FP32 parameters and gradients, torch.autocast for bf16 and fp16")}});
+                                                      : "FP32 parameters and gradients, torch.autocast for bf16 and fp16",
+      about_reserved)}});
   if (asked.use == ModelUse::train) r.add({Note{in_words(last, time, described.back().fits)}});
   if (last.precision.dtype == DType::bf16 && !computes_bf16(asked.device))
     r.add(
@@ -506,7 +505,7 @@ Outcome memory_model_as_pytorch(const ModelMemory& asked) {
         "A description does not say all of a program. Its peak is that of the program in bench/peers or up to at_most_bytes: {}.", why)}});
   const auto unsure = std::count_if(described.begin(), described.end(),
                                     [&](const PyTorchModelRow& row) { return row.fits && !room.holds(row.at_most_bytes); });
-  if (unsure > 0) r.add({Note{fmt::format("{} of the rows that fit would not with at_most_bytes.", unsure)}});
+  if (unsure > 0 && described.size() > 1) r.add({Note{fmt::format("{} of the rows that fit would not with at_most_bytes.", unsure)}});
   for (const std::string& what : left_out(asked.model, model)) r.add({Note{fmt::format("Not in the account: {}.", what)}});
   return yes_or_no(std::move(r), fits);
 }

@@ -101,18 +101,23 @@ struct BestOfWay {
   pytorch::LanguageModelAccount account;
   bool fits = false;
   pytorch::StepTime time{};
+  LanguageModel smallest{};  // with the options that need least
+  std::uint64_t smallest_peak = 0;
+  PyTorchInterval open{};
 };
 
 // The least work with which a way fits: nothing made again before checkpoints, whole batches before parts. Where none fits, the smallest.
+// The smallest is among the checkpoints with a fused loss, so beyond the first that fits those alone are tried.
 std::optional<BestOfWay> best_of(const TrainingWay& way, const Plan& p, const LanguageModel& like, const Room& room,
                                  std::uint64_t workspace) {
-  std::optional<BestOfWay> least;
+  std::optional<BestOfWay> least, fitting;
   if (way.parameters == pytorch::Parameters::half && !computes_bf16(p.device)) return least;  // no GradScaler takes fp16 gradients
   const std::int64_t each = p.batch / p.gpus;
   for (const auto loss : {pytorch::Loss::whole, pytorch::Loss::fused})
     for (const auto keep : {engine::Keep::everything, engine::Keep::input})
       for (std::int64_t micro = each; micro >= 1; --micro) {
-        if (each % micro != 0 || (loss == pytorch::Loss::whole && keep == engine::Keep::input)) continue;
+        const bool small = loss == pytorch::Loss::fused && keep == engine::Keep::input;
+        if (each % micro != 0 || (loss == pytorch::Loss::whole && keep == engine::Keep::input) || (fitting && !small)) continue;
         LanguageModel m = like;
         m.compile = pytorch::Compile::none, m.shard = engine::Sharding::none;
         m.precision = {half_of(p.device)}, m.parameters = way.parameters, m.adam = way.adam, m.in_backward = way.in_backward;
@@ -124,10 +129,16 @@ std::optional<BestOfWay> best_of(const TrainingWay& way, const Plan& p, const La
         if (p.stop()) return {};
         BestOfWay tried{&way, m, account(m, workspace)};
         tried.fits = room.holds(tried.account.train_peak_bytes);
-        if (tried.fits) return tried;
+        if (tried.fits && !fitting) fitting = tried;
         if (!least || tried.account.train_peak_bytes < least->account.train_peak_bytes) least = std::move(tried);
       }
-  return least;
+  if (!least) return least;
+  const LanguageModel smallest = least->step;
+  const std::uint64_t smallest_peak = least->account.train_peak_bytes;
+  BestOfWay best = fitting ? *std::move(fitting) : *std::move(least);
+  best.smallest = smallest, best.smallest_peak = smallest_peak;
+  best.open = interval_of(best.step, best.account.train_peak_bytes, workspace);
+  return best;
 }
 
 // What was forecast, in the order that it was asked: the ways, and every setting of FP32 parameters and AdamW.
@@ -149,8 +160,9 @@ PyTorchPlanRow row_of(const LanguageModel& m, const Room& room, std::uint64_t wo
           .micro_batches = m.accumulate,
           .shard = m.shard,
           .peak_bytes = a.train_peak_bytes,
-          .reserved_bytes = std::min(a.reserved_bytes, std::max(a.train_peak_bytes, room.for_peak())),  // no card lends more than it has
-          .gpus = m.gpus};
+          .reserved_bytes = reserved_bytes(a, room),
+          .gpus = m.gpus,
+          .at_most_bytes = interval_of(m, a.train_peak_bytes, workspace).at_most};
 }
 
 // Shared out to every core, the ways first: each of them takes longest.
@@ -192,7 +204,8 @@ std::string answer_of(const Plan& p, const Room& room, const SearchOfPyTorch& se
   const auto& ways = search.ways;
   const auto fits = std::find_if(ways.begin(), ways.end(), [](const BestOfWay& w) { return w.fits; });
   if (fits != ways.end())
-    return fmt::format("{}, with {} ({}){}.", fits_in_words(room, p.device, fits->account.train_peak_bytes), fits->way->name,
+    return fmt::format("{}, with {} ({}){}.",
+                       fits_in_words(room, p.device, fits->account.train_peak_bytes, InOtherPrograms{fits->open.at_most}), fits->way->name,
                        levers_of(fits->step),
                        fits->time.ms ? fmt::format("; about {} tokens/s", pytorch::tokens_per_s_in_words(fits->step, fits->time)) : "") +
            (search.whole() ? "" : fmt::format(" Stopped after {}: a way that changes less may fit.", search.how_far()));
@@ -221,6 +234,7 @@ Table table_of_ways(const std::vector<BestOfWay>& ways, const Room& room, const 
   for (const BestOfWay& w : ways)
     rows.push_back({.way = w.way->name,
                     .needed_bytes = room.needed_bytes(w.account.train_peak_bytes),
+                    .smallest_bytes = room.needed_bytes(w.smallest_peak),
                     .fits = w.fits,
                     .ms = w.time.ms,
                     .with = fmt::format("--batch {} {}", w.step.batch, levers_of(w.step)),
@@ -228,10 +242,28 @@ Table table_of_ways(const std::vector<BestOfWay>& ways, const Room& room, const 
                     .checked = measured_choices(w.step),
                     .ms_low = w.time.ms_low,
                     .ms_high = w.time.ms_high,
-                    .ms_by = w.time.ms_by});
+                    .ms_by = w.time.ms_by,
+                    .at_most_bytes = w.open.at_most});
   const char* how = computes_bf16(device) ? "bf16 with flash attention" : "fp16 with fused attention";
   return table_of(
-      "ways", fmt::format("Ways to train it in {}, what changes the training least first; each with the least work that fits", how), rows);
+      "ways",
+      fmt::format("Ways to train it in {}, what changes the training least first; each with the least work that fits, and at its smallest",
+                  how),
+      rows);
+}
+
+// Which ways fit as the programs of bench/peers do them, where others of the same description would not, and why.
+std::vector<std::string> which_may_not_fit(const std::vector<BestOfWay>& ways, const Room& room) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> of_reason;
+  for (const BestOfWay& w : ways) {
+    if (!w.fits || room.holds(w.open.at_most)) continue;
+    auto at = std::ranges::find(of_reason, w.open.why, [](const auto& r) { return r.first; });
+    if (at == of_reason.end()) at = of_reason.insert(at, {w.open.why, {}});
+    at->second.push_back(fmt::format("{} (up to {})", w.way->name, bytes_in_words(double(room.needed_bytes(w.open.at_most)))));
+  }
+  std::vector<std::string> said;
+  for (const auto& [why, names] : of_reason) said.push_back(fmt::format("Some programs would not fit with {}: {}.", joined(names), why));
+  return said;
 }
 
 // Which ways have no time, and why.
@@ -253,12 +285,12 @@ std::vector<std::string> why_no_times(const std::vector<BestOfWay>& ways) {
 Chart picture_of_ways(const std::vector<BestOfWay>& ways, const Room& room, std::uint64_t workspace) {
   constexpr std::pair<const char*, Phase> kinds[] = {
       {"weights", Phase::parameter}, {"gradients", Phase::gradient}, {"optimizer", Phase::optimizer}};
-  Chart c{"Bytes at the peak of each way", "", "", Unit::bytes, false, {}, Chart::Kind::bars};
+  Chart c{"Bytes at the peak of each way, at its smallest", "", "", Unit::bytes, false, {}, Chart::Kind::bars};
   for (const auto& [kind, phase] : kinds) c.series.push_back({kind, {}});
   c.series.push_back({"activations, temporaries", {}});
   c.series.push_back({"context, libraries", {}});
   for (const BestOfWay& w : ways) {
-    LanguageModel step = w.step;
+    LanguageModel step = w.smallest;
     step.accumulate = std::min<std::int64_t>(step.accumulate, 3);  // more micro-batches take nothing else
     const auto detailed = account(step, workspace, pytorch::Detail::components);
     const double bar = double(c.ticks.size());
@@ -270,7 +302,7 @@ Chart picture_of_ways(const std::vector<BestOfWay>& ways, const Room& room, std:
       c.series[k].points.emplace_back(bar, bytes);
       taken += bytes;
     }
-    c.series[std::size(kinds)].points.emplace_back(bar, std::max(0.0, double(w.account.train_peak_bytes) - taken));
+    c.series[std::size(kinds)].points.emplace_back(bar, std::max(0.0, double(w.smallest_peak) - taken));
     c.series.back().points.emplace_back(bar, double(room.overhead_bytes));
     c.ticks.emplace_back(w.way->name);
   }
@@ -313,6 +345,7 @@ Outcome plan_as_pytorch(const Plan& p) {
       r.add(Part{Note{fmt::format("{} has no bf16 arithmetic (PyTorch emulates it there), so the ways are in fp16, with a GradScaler.",
                                   p.device.name)}});
     r.add(Part{table_of_ways(ways, room, p.device)}).add(Part{picture_of_ways(ways, room, workspace)});
+    for (const std::string& why : which_may_not_fit(ways, room)) r.add(Part{Note{why}});
     for (const std::string& why : why_no_times(ways)) r.add(Part{Note{why}});
     if (first != ways.end()) r.add(Part{Note{fmt::format("Its bytes, one by one: {}", command_of(p, first->step))}});
     if (std::any_of(ways.begin(), ways.end(), [](const BestOfWay& w) { return !measured_choices(w.step); }))
@@ -320,7 +353,7 @@ Outcome plan_as_pytorch(const Plan& p) {
           Note{"checked (in csv and json) says whether steps with all choices of a way were measured on a card. For the others, what each "
                "choice does was read in its source; docs/memory.md has published peaks beside them."}});
   }
-  r.add("settings", std::int64_t(search.settings.size())).add("settings_that_fit", that_fit);
+  r.add("fp32_settings", std::int64_t(search.settings.size())).add("fp32_settings_that_fit", that_fit);
   if (!search.settings.empty())
     r.add(Part{Note{of_these ? fmt::format("With FP32 parameters and AdamW {} of {} settings fit.", that_fit, search.settings.size())
                              : fmt::format("With FP32 parameters and AdamW none of {} settings fits. The smallest needs {}, {} too much.",
@@ -332,12 +365,12 @@ Outcome plan_as_pytorch(const Plan& p) {
       "rows",
       of_these ? "FP32 parameters and AdamW: the settings that fit, least work first" : "FP32 parameters and AdamW: the smallest setting",
       fitting)});
-  r.add(Part{
-      Note{"Least work first: 16 bits, nothing computed again, whole batches, compiled, little sent. AdamW is fused, attention "
-           "F.scaled_dot_product_attention; keep input is torch.utils.checkpoint of each block; shard "
-           "none is DDP, everything is FSDP2 with every block resharded after forward (torchtitan's default), gradients without. "
-           "headroom memory model --as pytorch accounts for one of them by tensor. reserved_bytes is what the allocator takes of the card; "
-           "where that is all of it, it returns unused segments before it runs out, and fragments can be in its way."}});
+  r.add(Part{Note{
+      std::string{"Least work first: 16 bits, nothing computed again, whole batches, compiled, little sent. AdamW is fused, attention "
+                  "F.scaled_dot_product_attention; keep input is torch.utils.checkpoint of each block; shard "
+                  "none is DDP, everything is FSDP2 with every block resharded after forward (torchtitan's default), gradients without. "
+                  "headroom memory model --as pytorch accounts for one of them by tensor. "} +
+      about_reserved}});
   if (search.whole()) return yes_or_no(std::move(r), fits);
   return {std::move(r), Answer::failed, {}, fmt::format("headroom plan: {} after {}", stopped_by(), search.how_far()), true};
 }
