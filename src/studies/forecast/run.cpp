@@ -130,19 +130,24 @@ std::string without_rank(std::string line) {  // "[rank0]: ", as PyTorch begins 
 // The last line that is not empty, and the last with which a traceback ends.
 std::pair<std::string, std::string> last_lines(const std::string& tail) {
   std::string last, exception;
+  bool in_next_line = false;  // "ImportError: " and its text below, as transformers writes it
   for (std::size_t begin = 0; begin < tail.size();) {
     const std::size_t end = std::min(tail.find_first_of("\r\n", begin), tail.size());
     const std::string line = without_rank(tail.substr(begin, end - begin));
     begin = end + 1;
     if (line.find_first_not_of(" \t") == std::string::npos) continue;
     last = line;
+    if (in_next_line && std::ranges::any_of(line, [](unsigned char c) { return std::isalpha(c); })) exception += line;
+    in_next_line = false;
     // "torch.OutOfMemoryError: …", as Python ends a traceback; what a bar of progress writes after it says nothing.
     const std::size_t word = line.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.");
     const std::string name = line.substr(0, word);
     const bool raised = name.ends_with("Error") || name.ends_with("Exception") || name.ends_with("Interrupt");
-    const bool silent =
-        word != std::string::npos && line.find_first_not_of(": \t", word) == std::string::npos;  // torchrun's ChildFailedError
-    if (raised && (word == std::string::npos || line[word] == ':') && !(silent && !exception.empty())) exception = line;
+    if (!raised || (word != std::string::npos && line[word] != ':')) continue;
+    const bool silent = word != std::string::npos && line.find_first_not_of(": \t", word) == std::string::npos;
+    if (silent && !exception.empty()) continue;  // torchrun's ChildFailedError, after a rank's own
+    exception = line;
+    in_next_line = silent;
   }
   return {last, exception};
 }
