@@ -347,7 +347,7 @@ TEST(Forecast, TheReasonOfAFailureIsARanksOwnErrorAndNotItsLaunchers) {
   EXPECT_EQ(run.last_line(), "ValueError: too few");
   EXPECT_TRUE(run.shows_exception());
   run.tail = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \ntrain.py FAILED\n";
-  EXPECT_EQ(run.last_line(), "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ");
+  EXPECT_EQ(run.last_line(), "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: train.py FAILED");
   run.tail = "ImportError: \nIt requires the SciPy library, which was not found.\nPlease note that\n";
   EXPECT_EQ(run.last_line(), "ImportError: It requires the SciPy library, which was not found.");
   run.tail = "[rank0]: KeyboardInterrupt\n[ranks]: none\n";
