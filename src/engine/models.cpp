@@ -176,6 +176,29 @@ std::string to_json(const Decoder& model) {
   return j.dump(-1, ' ', false, Json::error_handler_t::replace);  // a file's name may be no UTF-8
 }
 
+std::int64_t positions_said(const Decoder& d) {
+  const Json file = parse_json_or_discard<Json>(d.source);
+  if (!file.is_object()) return 0;
+  const auto said_in = [](const Json& j) {
+    const auto at = j.find("max_position_embeddings");
+    return at != j.end() && at->is_number_integer() ? at->get<std::int64_t>() : 0;
+  };
+  const auto text = file.find("text_config");
+  const std::int64_t said = text != file.end() && text->is_object() ? said_in(*text) : said_in(file);
+  const rope::Positions& turned = d.first().attention.turned;
+  const double scaled = turned.scaling == rope::Scaling::none ? 0 : turned.factor * turned.original;
+  return said > 0 ? std::max(said, std::int64_t(std::min(scaled, 0x1p31))) : 0;
+}
+
+std::string past_its_positions(const Decoder& d, std::int64_t len) {
+  const std::int64_t said = positions_said(d);
+  if (said == 0 || len <= said) return "";
+  return fmt::format(
+      "A length of {} is past the {} positions that {} was made for (max_position_embeddings of its config.json). Rotary "
+      "positions can be stretched (rope_scaling), which changes no bytes here; what the model makes of them is not known.",
+      len, said, d.name);
+}
+
 bool same_model(const Decoder& a, const Decoder& b) {
   Decoder named = a;
   named.name = b.name;

@@ -17,4 +17,8 @@ std::string to_json(const Decoder&);  // as our own file where its keys say ever
 
 bool same_model(const Decoder&, const Decoder&);  // whatever they are called
 
+// Positions that a model was made for, as its config.json has them, with what its scaling of positions adds. 0: no file says so.
+std::int64_t positions_said(const Decoder&);
+std::string past_its_positions(const Decoder&, std::int64_t len);  // one line where a length is past those; empty where it is not
+
 }  // namespace headroom::engine

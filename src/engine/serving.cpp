@@ -48,26 +48,34 @@ std::optional<WeightFormat> weight_format(const Decoder& d, WeightsAs asked) {
   return {};
 }
 
+namespace {
+
+std::string why_no_shares(const Decoder& whole, int gpus) {  // empty: everything divides
+  for (const auto& [a, f] : whole.layers) {
+    const std::pair<const char*, std::int64_t> divided[] = {
+        {"query heads", a.heads}, {"feed-forward columns", f.width}, {"the shared expert's columns", f.shared_width}};
+    for (const auto& [what, n] : divided)
+      if (n % gpus != 0)
+        return fmt::format("--gpus {}: {} of this model, {}, do not divide by {} for tensor parallelism", gpus, what, n, gpus);
+    if (!a.latent() && a.kv_heads % gpus != 0 && gpus % a.kv_heads != 0)
+      return fmt::format("--gpus {}: {} key heads are neither a multiple nor a divisor of it", gpus, a.kv_heads);
+  }
+  return "";
+}
+
+}  // namespace
+
+bool shares(const Decoder& whole, int gpus) { return why_no_shares(whole, gpus).empty(); }
+
 Decoder rank_of(const Decoder& whole, int gpus) {
   Decoder d = whole;
   if (gpus == 1) return d;
-  const auto share = [&](const char* what, std::int64_t n) {
-    check(n % gpus == 0, Code::bad_argument, "--gpus {}: {} of this model, {}, do not divide by {} for tensor parallelism", gpus, what, n,
-          gpus);
-    return n / gpus;
-  };
-  for (DecoderLayer& l : d.layers) {
-    SelfAttention& a = l.attention;
-    a.heads = share("query heads", a.heads);
-    if (!a.latent()) {
-      check(a.kv_heads % gpus == 0 || gpus % a.kv_heads == 0, Code::bad_argument,
-            "--gpus {}: {} key heads are neither a multiple nor a divisor of it", gpus, a.kv_heads);
-      a.kv_heads = std::max<std::int64_t>(1, a.kv_heads / gpus);
-    } else {
-      a.kv_heads = a.heads;
-    }
-    l.ffn.width = share("feed-forward columns", l.ffn.width);
-    if (l.ffn.shared_width > 0) l.ffn.shared_width = share("the shared expert's columns", l.ffn.shared_width);
+  const std::string why_not = why_no_shares(whole, gpus);
+  check(why_not.empty(), Code::bad_argument, "{}", why_not);
+  for (auto& [a, f] : d.layers) {
+    a.heads /= gpus;
+    a.kv_heads = a.latent() ? a.heads : std::max<std::int64_t>(1, a.kv_heads / gpus);
+    f.width /= gpus, f.shared_width /= gpus;
   }
   d.vocab = (d.vocab + gpus - 1) / gpus;
   return d;

@@ -33,6 +33,7 @@ std::optional<WeightFormat> weight_format(const Decoder&, WeightsAs asked);
 // A rank's share: heads, feed-forward width and vocabulary divided; a key head stays whole on every rank that needs it. An Error where
 // something does not divide.
 Decoder rank_of(const Decoder&, int gpus);
+bool shares(const Decoder&, int gpus);  // whether everything divides
 
 }  // namespace headroom::engine
 

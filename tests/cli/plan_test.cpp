@@ -328,6 +328,54 @@ TEST_F(ModelProgram, ThePlanOfServingShowsTheLargestBatch) {
   EXPECT_NE(out.find("Tokens per second at that batch, at most\n  bf16 "), std::string::npos) << out;
   const std::string none = answer("plan --phase inference --model llama-3.1-70b --batch 1 --len 8192 --device 4090", 3)["answer"];
   EXPECT_NE(none.find(" No --chunk, --cache or --weights makes it fit: the least is "), std::string::npos) << none;
+  for (const Json& row : answer("plan --phase inference --model mistral-7b-v0.1 --device a100")["rows"])
+    EXPECT_LE(row["len"], 32768) << "as far as its positions";
+}
+
+// Where nothing on one card serves, the answer has the least of all ways, and how many cards serve it so, and as it is.
+TEST_F(ModelProgram, WhereNothingServesThereIsALeastAndANumberOfGpus) {
+  const auto said = [&](const std::string& words) {
+    return answer("memory model --phase inference --model " + words, 3)["answer"].get<std::string>();
+  };
+  const auto number = [](const std::string& line, const std::string& before) {
+    const auto at = line.find(before);
+    return at == std::string::npos ? 0 : std::stoi(line.substr(at + before.size()));
+  };
+  // 8B, 64 × 200 000: 64 KiB a token in 8 bits is 781 GiB of cache, beside 5.3 GiB of weights in 4 bits; in 8 bits they would be 8.
+  const std::string longer = "llama-3.1-8b --batch 64 --len 200000 --device h100 ", line = said(longer);
+  EXPECT_EQ(number(line, "the least is "), 788) << line;
+  EXPECT_NE(
+      line.find("with --chunk 2048 --cache fp8 --weights int4, for which it takes 12 such GPUs: 6 replicas of --gpus 2 with at most 12 "
+                "sequences each. As it is it takes 28 such GPUs: 7 replicas of --gpus 4 with at most 10 sequences each."),
+      std::string::npos)
+      << line;
+  const std::string one_group = "memory model --phase inference --model llama-3.1-8b --len 200000 --device h100 --gpus 4 --batch ";
+  EXPECT_EQ(answer(one_group + "10")["rows"][0]["fits"], true);
+  EXPECT_EQ(answer(one_group + "11", 3)["rows"][0]["fits"], false);
+  const std::string least = said(longer + "--chunk 2048 --cache fp8 --weights int4");
+  EXPECT_NE(least.find(" No --chunk, --cache or --weights makes it less. As it is it takes 12 such GPUs: "), std::string::npos) << least;
+  // Each of 128 4090 holds a key head of 131 072 positions, 7.9 GiB, beside 5.9 of weights and what the prompt makes.
+  const std::string nowhere = said("llama-3.1-405b --batch 4 --len 131072 --device 4090");
+  EXPECT_NE(nowhere.find("As it is no number of such GPUs serves it: the model divides among 128 at most, and one sequence alone takes "),
+            std::string::npos)
+      << nowhere;
+}
+
+TEST_F(ModelProgram, ALengthPastTheModelsPositionsIsSaid) {
+  const std::string past = " is past the 131072 positions that Llama-3.1-8B was made for",
+                    size = " --model llama-3.1-8b --device h200 --batch 1 ";
+  for (const std::string command : {"memory model --phase inference", "plan --phase inference", "memory model", "plan --most 1",
+                                    "memory model --as pytorch --attention flash", "plan --as pytorch --most 1"}) {
+    EXPECT_NE(run(command + size + "--len 200000 --format json").out.find("A length of 200000" + past), std::string::npos) << command;
+    if (command.find("inference") == std::string::npos) continue;
+    EXPECT_EQ(run(command + size + "--len 131072 --format json").out.find(past), std::string::npos) << command;
+  }
+  std::ofstream(folder_ / "stretched.json")
+      << R"({"model_type":"qwen2","vocab_size":97,"hidden_size":64,"intermediate_size":128,"num_hidden_layers":2,"num_attention_heads":4,
+      "max_position_embeddings":1024,"rope_scaling":{"type":"yarn","factor":4.0,"original_max_position_embeddings":1024}})";
+  const std::string file = "memory model --phase inference --device h200 --model " + (folder_ / "stretched.json").string();
+  EXPECT_EQ(answer(file + " --len 4096").dump().find("is past the"), std::string::npos);
+  EXPECT_NE(answer(file + " --len 4097").dump().find("is past the 4096 positions"), std::string::npos);
 }
 
 // A card without bf16 arithmetic is planned in fp16, and bf16 there is called what it is.

@@ -31,7 +31,9 @@ std::string rows_fit_in_words(const Room& room, const Device& device, const std:
 
 // Less than this share of a peak is noise: a way that saves less is not shown.
 constexpr double noise_share = 0.005;
-constexpr bool is_noise(std::uint64_t now, std::uint64_t then) { return double(then) > double(now) * (1 - noise_share); }
+constexpr bool is_noise(std::uint64_t now, std::uint64_t then, double share = noise_share) {
+  return double(then) >= double(now) * (1 - share);
+}
 
 template <class Setting>
 struct Lever {
@@ -48,9 +50,11 @@ struct Combination {
 };
 
 // Levers are pulled in their order, the cheapest first, until the setting fits; those that turn out not to be needed are let go, the
-// costliest first. Where nothing fits it is the combination with the smallest peak. peak_of: empty where such a setting is refused.
+// costliest first. Where nothing fits it is the combination with the smallest peak, but for levers that save less than `noise` of it.
+// peak_of: empty where such a setting is refused.
 template <class Setting, class Peak, class Holds>
-Combination<Setting> least_that_fits(const Setting& now, const std::vector<Lever<Setting>>& levers, Peak peak_of, Holds holds) {
+Combination<Setting> least_that_fits(const Setting& now, const std::vector<Lever<Setting>>& levers, Peak peak_of, Holds holds,
+                                     double noise = noise_share) {
   std::vector<const Lever<Setting>*> pulled;
   const auto with = [&](const std::vector<const Lever<Setting>*>& some) -> std::optional<Combination<Setting>> {
     Combination<Setting> c{now, {}, 0, false};
@@ -77,7 +81,7 @@ Combination<Setting> least_that_fits(const Setting& now, const std::vector<Lever
     auto fewer = pulled;
     fewer.erase(fewer.begin() + std::ptrdiff_t(i));
     const auto tried = with(fewer);
-    if (tried && (best.fits ? tried->fits : is_noise(tried->peak, best.peak))) pulled = std::move(fewer), best = *tried;
+    if (tried && (best.fits ? tried->fits : is_noise(tried->peak, best.peak, noise))) pulled = std::move(fewer), best = *tried;
   }
   return best;
 }

@@ -6,6 +6,7 @@
 #include "base/interrupt.h"
 #include "base/text.h"
 #include "engine/forecast.h"
+#include "engine/models.h"
 #include "ops/attention/choose_dry.h"
 #include "report/described_table.h"
 #include "studies/memory/account.h"
@@ -82,6 +83,7 @@ void say_what_is_counted(const ModelMemory& m, const Room& room, Record& r) {
   for (const std::string& what : m.model.not_counted)
     if (!what.starts_with("the quantisation of") || (said_by_file && !known))
       r.add(Part{Note{fmt::format("Not in the account: {}.", what)}});
+  if (const std::string past = engine::past_its_positions(d, std::ranges::max(m.lens)); !past.empty()) r.add(Part{Note{past}});
   if (!room.words.empty()) r.add(Part{Note{room.words}});
   if (format_of(m, d).as != engine::WeightsAs::precision)
     r.add(
@@ -129,26 +131,72 @@ std::optional<std::uint64_t> peak_of_serving(const ModelMemory& m, std::int64_t 
   }
 }
 
-// What it takes that does not fit: a combination of levers, and as it is so many GPUs.
+// GPUs that serve it: so many together, or groups of them that share the sequences.
+struct GpusThatServe {
+  std::string number;   // in words; empty: none
+  std::string why_not;  // then
+};
+GpusThatServe gpus_that_serve(const ModelMemory& m, std::int64_t batch, std::int64_t len, Precision p) {
+  struct Group {
+    int gpus;
+    Room room;
+    std::uint64_t peak;      // of one sequence
+    std::int64_t batch = 0;  // the most sequences, up to those that were asked
+  };
+  std::vector<Group> groups;
+  const auto peak_of = [&](int gpus, std::int64_t sequences) {
+    ModelMemory shared = m;
+    shared.ranks.count = gpus;
+    return peak_of_serving(shared, sequences, len, p);
+  };
+  for (int gpus = 1; gpus <= 1024; ++gpus) {
+    if (!engine::shares(m.model, gpus)) continue;
+    const Room room = room_of(m.device, m.memory_bytes, gpus, RunBy::pytorch);
+    const auto all = gpus > m.ranks.count ? peak_of(gpus, batch) : std::nullopt, one = peak_of(gpus, 1);
+    if (all && room.holds(*all)) return {fmt::format("{} such GPUs (--gpus {})", gpus, gpus), ""};
+    if (one) groups.push_back({gpus, room, *one});
+  }
+  const Group* best = nullptr;
+  const auto copies = [&](const Group& g) { return (batch + g.batch - 1) / g.batch; };
+  for (Group& g : groups) {
+    if (!g.room.holds(g.peak)) continue;
+    g.batch = largest(batch, [&](std::int64_t sequences) {
+      const auto peak = peak_of(g.gpus, sequences);
+      return peak && g.room.holds(*peak);
+    });
+    if (!best || g.gpus * copies(g) < best->gpus * copies(*best)) best = &g;
+  }
+  if (best)
+    return {fmt::format("{} such GPUs: {} replicas{} with at most {} each", best->gpus * copies(*best), copies(*best),
+                        best->gpus > 1 ? fmt::format(" of --gpus {}", best->gpus) : "", counted(std::uint64_t(best->batch), "sequence")),
+            ""};
+  if (groups.empty()) return {};
+  const Group& least = *std::ranges::min_element(groups, {}, [](const Group& g) { return g.room.needed_bytes(g.peak); });
+  return {"", fmt::format("the model divides among {} at most, and one sequence alone takes {} of each of {}", groups.back().gpus,
+                          bytes_in_words(double(least.room.needed_bytes(least.peak))), least.gpus)};
+}
+
+// What it takes that does not fit: a combination of levers, with GPUs where those are not enough, and GPUs as it is.
 std::string least_in_words(const ModelMemory& m, const Room& room, std::int64_t batch, std::int64_t len, Precision p) {
   const auto together = least_that_fits(
       m, levers_of_serving(), [&](const ModelMemory& one) { return peak_of_serving(one, batch, len, p); },
-      [&](std::uint64_t peak) { return room.holds(peak); });
-  const std::string ways = together.words.empty() ? "as it is" : joined(together.words, " "),
-                    needs = bytes_in_words(double(room.needed_bytes(together.peak)));
-  std::string said = together.fits ? fmt::format(" Least that would fit: {}: {}.", ways, needs)
-                                   : fmt::format(" No --chunk, --cache or --weights makes it fit: the least is {}, {}{}.", needs,
-                                                 together.words.empty() ? "" : "with ", ways);
-  if (m.device.kind == DeviceKind::cpu) return said;
-  const auto n = gpus_that_hold(
-      [&](int gpus) {
-        ModelMemory shared = m;
-        shared.ranks.count = gpus;
-        const auto peak = peak_of_serving(shared, batch, len, p);
-        return peak && room_of(m.device, m.memory_bytes, gpus).holds(*peak);
-      },
-      int(m.ranks.count));
-  return n ? said + fmt::format(" As it is it takes {} such GPUs (--gpus {}).", *n, *n) : said;
+      [&](std::uint64_t peak) { return room.holds(peak); }, 0);
+  const bool card = m.device.kind != DeviceKind::cpu;
+  const std::string ways = joined(together.words, " "), needs = bytes_in_words(double(room.needed_bytes(together.peak)));
+  std::string said;
+  if (together.fits) {
+    said = fmt::format(" Least that would fit: {}: {}.", ways, needs);
+  } else if (ways.empty()) {
+    said = " No --chunk, --cache or --weights makes it less.";
+  } else {
+    const std::string number = card ? gpus_that_serve(together.setting, batch, len, p).number : "";
+    said = fmt::format(" No --chunk, --cache or --weights makes it fit: the least is {}, with {}{}.", needs, ways,
+                       number.empty() ? "" : ", for which it takes " + number);
+  }
+  if (!card) return said;
+  const GpusThatServe as_it_is = gpus_that_serve(m, batch, len, p);
+  if (!as_it_is.number.empty()) return said + fmt::format(" As it is it takes {}.", as_it_is.number);
+  return as_it_is.why_not.empty() ? said : said + fmt::format(" As it is no number of such GPUs serves it: {}.", as_it_is.why_not);
 }
 
 std::string bound_in_words(const InferenceRow& row) {
@@ -232,7 +280,7 @@ InferenceBytes inference_bytes(const ModelMemory& m, std::int64_t batch, std::in
 }
 
 Outcome memory_inference(const ModelMemory& m) {
-  const Room room = room_of(m.device, m.memory_bytes, m.ranks.count);
+  const Room room = room_of(m.device, m.memory_bytes, m.ranks.count, RunBy::pytorch);
   const engine::Decoder& d = m.model;
   std::vector<InferenceRow> rows;
   bool fits = false;
@@ -262,18 +310,19 @@ Outcome memory_inference(const ModelMemory& m) {
 }
 
 Outcome plan_inference(const ModelMemory& m, std::int64_t most_len) {
-  const Room room = room_of(m.device, m.memory_bytes, m.ranks.count);
+  const Room room = room_of(m.device, m.memory_bytes, m.ranks.count, RunBy::pytorch);
   const engine::Decoder& d = m.model;
   const std::int64_t batch = m.batches.at(0), asked_len = m.lens.at(0);
   std::set<std::int64_t> lens{asked_len};
-  for (std::int64_t len = 1024; len <= std::min(most_len, engine::most_tokens(d)); len *= 2) lens.insert(len);
+  const std::int64_t said = engine::positions_said(d), most = std::min(said > 0 ? said : most_len, engine::most_tokens(d));
+  for (std::int64_t len = 1024; len <= std::min(most_len, most); len *= 2) lens.insert(len);
   std::vector<InferenceRow> rows;
   std::optional<InferenceRow> best;  // of the asked length
   for (const Precision precision : m.levers.precision)
     for (const auto len : lens) {
-      const std::int64_t most = largest_batch(m, room, len, precision);
-      rows.push_back(row_of(m, room, std::max<std::int64_t>(most, 1), len, precision));
-      if (len == asked_len && most >= batch && !best) best = rows.back();
+      const std::int64_t sequences = largest_batch(m, room, len, precision);
+      rows.push_back(row_of(m, room, std::max<std::int64_t>(sequences, 1), len, precision));
+      if (len == asked_len && sequences >= batch && !best) best = rows.back();
     }
   std::string answer;
   if (best)

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "engine/decoder.h"
+#include "engine/models.h"
 #include "engine/plain_model.h"
 #include "engine/recipe.h"
 #include "report/described_table.h"
@@ -275,6 +276,7 @@ Outcome memory_of_steps(const ModelMemory& s) {
   if (const auto words = engine::why_not_trained(s.model); !words.empty())
     r.add(Part{Note{words + (!s.model.trained() ? " Every op keeps its inputs, by the rules of the models that are trained." : "")}});
   for (const std::string& what : s.model.not_counted) r.add(Part{Note{fmt::format("Not in the account: {}.", what)}});
+  if (const std::string past = engine::past_its_positions(s.model, std::ranges::max(s.lens)); !past.empty()) r.add(Part{Note{past}});
   std::vector<Recipe> recipes;
   for (const Case& c : cases) recipes.push_back(c.recipe);
   if (const std::string who = engine::counted_by(recipes, s.device); !who.empty()) r.add(Part{Note{who}});

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "engine/decoder.h"
 #include "engine/forecast.h"
+#include "engine/models.h"
 #include "engine/plain_model.h"
 #include "gpu/architecture.h"
 #include "report/described_table.h"
@@ -507,6 +508,7 @@ Outcome memory_model_as_pytorch(const ModelMemory& asked) {
                                     [&](const PyTorchModelRow& row) { return row.fits && !room.holds(row.at_most_bytes); });
   if (unsure > 0 && described.size() > 1) r.add({Note{fmt::format("{} of the rows that fit would not with at_most_bytes.", unsure)}});
   for (const std::string& what : left_out(asked.model, model)) r.add({Note{fmt::format("Not in the account: {}.", what)}});
+  if (const std::string past = engine::past_its_positions(asked.model, std::ranges::max(asked.lens)); !past.empty()) r.add({Note{past}});
   return yes_or_no(std::move(r), fits);
 }
 

@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "base/threads.h"
 #include "engine/decoder.h"
+#include "engine/models.h"
 #include "report/described_table.h"
 #include "studies/memory/answer.h"
 #include "studies/memory/inference.h"
@@ -347,6 +348,7 @@ Record head_of(const Plan& p, const Forecasts& f) {
   r.add("settings", std::int64_t(f.all().size())).add("settings_that_fit", std::int64_t(f.fitting.size()));
   note(engine::why_not_trained(p.model));
   for (const std::string& what : p.model.not_counted) note(fmt::format("Not in the account: {}.", what));
+  note(engine::past_its_positions(p.model, p.len));
   note(f.room.words);
   std::vector<Recipe> recipes;
   for (const Setting& s : f.all()) recipes.push_back(s.recipe);

@@ -8,6 +8,7 @@
 #include "base/interrupt.h"
 #include "base/text.h"
 #include "base/threads.h"
+#include "engine/models.h"
 #include "report/described_table.h"
 #include "store/described_json.h"
 #include "studies/memory/answer.h"
@@ -339,6 +340,7 @@ Outcome plan_as_pytorch(const Plan& p) {
   r.add("fits", fits).add("memory_bytes", std::int64_t(room.memory_bytes), Unit::bytes);
   const auto that_fit = std::int64_t(fitting.size());
   if (!room.words.empty()) r.add(Part{Note{room.words}});
+  if (const std::string past = engine::past_its_positions(p.model, p.len); !past.empty()) r.add(Part{Note{past}});
   if (!ways.empty()) {
     const auto first = std::find_if(ways.begin(), ways.end(), [](const BestOfWay& w) { return w.fits; });
     if (!computes_bf16(p.device))
