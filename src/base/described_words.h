@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/described.h"
+#include "base/other_words.h"
 
 namespace headroom {
 
@@ -26,7 +27,14 @@ std::vector<std::string> words_allowed(const Description& d) {
 
 // `who` names the option or key in the line that refuses a word: "--keep".
 template <class T>
-T word_read(const std::string& word, std::string_view who, const Description& d) {
+T word_read(const std::string& typed, std::string_view who, const Description& d) {
+  std::string word = typed;
+  if constexpr (NamedEnum<T>)
+    for (const OtherWord<T>& other : other_words_of<T>) {
+      if (other.theirs != typed) continue;
+      check(other.ours.has_value(), Code::bad_argument, "{} {}: {}", who, typed, other.why);
+      word = names_of<T>.of(*other.ours);
+    }
   const auto allowed = words_allowed<T>(d);
   std::optional<T> value;
   if constexpr (OneWord<T>)

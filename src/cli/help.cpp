@@ -76,6 +76,7 @@ constexpr std::array synonyms{
     Synonym{"--gradient-accumulation-steps", "--accumulate"},
     Synonym{"--lora-rank", "--lora"},
     Synonym{"--lora-r", "--lora"},
+    Synonym{"--optim", "--adam"},
     Synonym{"--output", "--out"}};
 
 bool knows(const CLI::App& app, const std::string& option) {
@@ -159,6 +160,25 @@ std::string as_this_command_says(const CLI::App& app, const std::string& word) {
   for (const Synonym& s : synonyms)
     if (s.theirs == hyphened && knows(app, std::string(s.ours))) return std::string(s.ours) + rest;
   return word;
+}
+
+std::string instead_of(const CLI::App& app, const std::string& option) {
+  struct Instead {
+    std::string_view option, needs, say;
+  };
+  constexpr std::array instead{Instead{"--json", "--format", "--format json prints JSON, --out FILE.json writes it"},
+                               Instead{"--csv", "--format", "--format csv prints CSV, --out FILE.csv writes it"},
+                               Instead{"--markdown", "--format", "--format md prints Markdown, --out FILE.md writes it"},
+                               Instead{"--html", "--out", "--out FILE.html writes a page"},
+                               Instead{"--page", "--out", "--out FILE.html writes a page"}};
+  for (const Instead& one : instead)
+    if (one.option == option && knows(app, std::string(one.needs))) return std::string(one.say);
+  constexpr std::array chosen{
+      "--shard",     "--lora", "--adam",    "--optimizer",  "--optimizer-in-backward", "--parameters",         "--base",
+      "--selective", "--loss", "--compile", "--accumulate", "--micro-batches",         "--offload-activations"};
+  if (app.get_name() == "headroom plan" && std::ranges::find(chosen, option) != chosen.end())
+    return "plan tries what it can be and says which fits; headroom memory model takes one";
+  return "";
 }
 
 std::string other_name_of(const CLI::App& app, const std::string& option, std::span<char* const> words) {

@@ -28,6 +28,9 @@ void group(CLI::App&, std::initializer_list<HelpGroup>);
 // Translates other programs' option names: --seq-len and --seq_len mean --len. Only if the command has no such option itself.
 std::string as_this_command_says(const CLI::App&, const std::string& word);
 
+// What to say in place of an option that the command lacks, if that is known; else empty.
+std::string instead_of(const CLI::App&, const std::string& option);
+
 // Another program's name by which an option was given among these words; empty where none was.
 std::string other_name_of(const CLI::App&, const std::string& option, std::span<char* const> words);
 

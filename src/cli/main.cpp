@@ -136,6 +136,7 @@ std::string unknown_word(const CLI::App& app, const std::vector<std::string>& wo
   for (const auto* topic : app.get_subcommands({}))
     if (word.starts_with("-") && topic->get_option_no_throw(word)) owners.push_back(topic->get_name());
   if (!owners.empty()) return fmt::format("{} is an option of {}; write it after that word", word, joined(owners, " and of "));
+  if (const std::string say = instead_of(app, word); !say.empty()) return fmt::format("there is no option {}: {}", word, say);
   if (word.starts_with("-")) return fmt::format("there is no option {}{}", word, did_you_mean(word, option_names(app)));
   std::vector<std::string> topics;
   for (const auto* topic : app.get_subcommands({})) topics.push_back(topic->get_name());
@@ -153,7 +154,9 @@ std::string topics_in_words(const CLI::App& app, const CLI::RequiredError& e) {
 std::string mismatch_in_words(const CLI::App& app, const std::string& said,
                               std::span<char*> given) {  // "--len: 1 required N,N,... missing", "--len: At Most 1 required but received 2"
   const std::string option = said.substr(0, said.find(':'));
-  if (said.find("received") == std::string::npos) return fmt::format("{} needs a value", option);
+  if (said.find("received") == std::string::npos)
+    return fmt::format("{} needs a value{}", option,
+                       option == "--page" ? ": tokens in a page of the cache. A page to read is written by --out FILE.html" : "");
   if (const std::string other = other_name_of(app, option, given); !other.empty())
     return fmt::format("{} is {} here, which is given too; leave one of them out", other, option);
   return fmt::format("{} is given more than once; a list in it takes commas", option);

@@ -30,7 +30,7 @@ Run memory_model_topic(CLI::App& app, Common& common) {
   return [a, &common] {
     studies::ModelMemory m = a->study;
     m.model = a->model.model();
-    m.device = m.measure ? chosen_device(common) : account_device(common);
+    m.device = m.measure ? chosen_device(common) : account_device(common, m.memory_bytes);
     if (m.device.kind == DeviceKind::cpu ? is_here(common) : !m.device.bus.empty()) (void)take_kept(m.device, common);
     m.workers = m.device.kind == DeviceKind::cpu ? std::max(1, available_cores() / m.ranks.count) : 1;  // as step shares them out
     return with_host("memory", common, false, [&](const studies::Host& host) {

@@ -39,7 +39,8 @@ bool names_precision(const CLI::App&);
 // --device: the machine here, or any that devices.json or a file describes.
 Device described_device(const Common&);
 // The device of an account, which needs no machine: without --device a GPU that is here, else an H200; the same for our step and PyTorch's.
-Device account_device(const Common&);
+// With --memory such an H200 is a card of that memory: nobody asked about an H200.
+Device account_device(const Common&, std::optional<std::uint64_t> memory = {});
 bool is_here(const Common&);  // whether the device that --device names is here
 
 // What `headroom device` measured last of the machine that is here, if it ever did; else what is known of it; else measured now, in seconds.

@@ -71,7 +71,7 @@ Run plan(CLI::App& app, Common& common) {
     else if (app.count("--batch") == 0 && p.use != studies::ModelUse::inference && p.batch % p.gpus != 0)
       p.batch = p.gpus;
     p.model = a->model.model();
-    p.device = account_device(common);
+    p.device = account_device(common, p.memory_bytes);
     const bool gpu = p.device.kind == DeviceKind::cuda;
     p.workers = gpu ? 1 : std::max(1, available_cores() / p.gpus);
     p.stop = interrupted;

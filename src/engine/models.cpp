@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "engine/hugging_face.h"
+#include "engine/params.h"
 #include "engine/plain_model.h"
 #include "engine/published.h"
 
@@ -74,6 +75,15 @@ const std::vector<Decoder>& presets() {
       gpt("10B", 10000, 4608, 12288, 50, 36), gpt("8B", 151936, 4096, 11008, 34, 32),
   };
   return all;
+}
+
+std::string preset_in_words(const Decoder& d) {
+  const bool is = std::any_of(presets().begin(), presets().end(), [&](const Decoder& one) { return one.name == d.name; });
+  if (!is || !d.name.ends_with("B")) return "";
+  const PlainModel m = sizes_of(d);
+  return fmt::format(
+      "{} is a preset of this library: {} layers of width {}, vocabulary {}, {} parameters. Published models have names, as llama-3.1-8b.",
+      d.name, m.layers, m.width, m.vocab, param_count(d));
 }
 
 Decoder model_from_json(std::string_view text, std::string_view name) {

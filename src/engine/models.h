@@ -9,6 +9,7 @@
 namespace headroom::engine {
 
 const std::vector<Decoder>& presets();
+std::string preset_in_words(const Decoder&);  // a sentence that says what a preset's size is; empty for any other model
 
 // A preset's name, a JSON file (ours, with the keys of plain_model.h, or a Hugging Face config.json), or a folder that holds a config.json.
 Decoder model_described(std::string_view name_or_file);

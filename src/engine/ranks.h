@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/described.h"
+#include "base/other_words.h"
 
 namespace headroom::engine {
 
@@ -20,7 +21,16 @@ enum class Sharding : std::uint8_t {  // each shards what the one before does, a
 namespace headroom {
 template <>
 inline constexpr auto names_of<engine::Sharding> = names<engine::Sharding>("none", "optimizer", "gradients", "everything");
-}
+template <>
+inline constexpr auto other_words_of<engine::Sharding> = std::to_array<OtherWord<engine::Sharding>>({
+    {"ddp", engine::Sharding::none},
+    {"zero1", engine::Sharding::optimizer},
+    {"zero2", engine::Sharding::gradients},
+    {"zero3", engine::Sharding::everything},
+    {"fsdp", engine::Sharding::everything},
+    {"fsdp2", engine::Sharding::everything},
+});
+}  // namespace headroom
 
 namespace headroom::engine {
 

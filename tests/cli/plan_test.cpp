@@ -111,7 +111,8 @@ TEST_F(ModelProgram, ThePlanTriesEveryLeverAndTheAccountAgrees) {
 TEST_F(ModelProgram, WhatDoesNotFitIsCodeThree) {
   answer("memory model --device h100 --memory 0.7 --len 16" + small_model, 3);
   answer("memory model --device h100 --memory 1.7 --len 16" + small_model, 0);
-  answer("memory model --as pytorch --memory 1 --len 16" + small_model, 0);
+  answer("memory model --as pytorch --device h200 --memory 1 --len 16" + small_model, 0);
+  answer("memory model --as pytorch --memory 1.7 --len 16" + small_model, 0);  // of no card with a name: what is beside is a reserve
   answer("memory model --as pytorch --memory 0.3 --len 16" + small_model, 3);
   const Json attention = answer("memory attention --len 65536 --variant plain --memory 1", 3);
   EXPECT_EQ(attention["rows"][0]["status"], "oom");
@@ -243,6 +244,8 @@ TEST_F(ModelProgram, OnTheCpuThePlanTakesTheCeilingsMeasuredLast) {
 TEST_F(ModelProgram, ThePlanAsPyTorchKnowsHowPeopleFineTune) {
   const Json j = answer("plan --as pytorch --model llama-3.1-8b --batch 2 --len 2048 --device 4090 --most 1");
   EXPECT_EQ(j["fits"], true);
+  EXPECT_EQ(j.count("settings_that_fit"), 0u) << "beside fits it is taken for the whole answer";
+  EXPECT_EQ(j["fp32_settings_that_fit"], 0);
   EXPECT_EQ(j["answer"].get<std::string>().find("Fits on NVIDIA GeForce RTX 4090: "), 0u) << j["answer"];
   std::map<std::string, Json> ways;
   for (const Json& row : j["ways"]) ways[row["way"]] = row;
@@ -283,6 +286,74 @@ TEST_F(ModelProgram, WhatMayNotFitIsSaidByThePlanAndTheAccount) {
   }
   const Json sure = answer("plan --batch 2 --len 2048 --most 1 --as pytorch --model llama-3.1-8b --device h200");
   EXPECT_EQ(sure["answer"].get<std::string>().find("some programs"), std::string::npos) << sure["answer"];
+}
+
+// The first line is a sentence: what the setting does, and the options that make it so, which are those of the account.
+TEST_F(ModelProgram, ThePlanSaysInASentenceWhichSettingItNames) {
+  const std::string machine = " --model 2.7B --batch 1 --len 1024 --device h200 --memory 40 --precision bf16 ";
+  const std::string line = answer("plan --most 1" + machine)["answer"];
+  std::smatch m;
+  ASSERT_TRUE(std::regex_search(line, m,
+                                std::regex("Fits on NVIDIA H200: ([0-9.]+ GiB) of 40.0 GiB, in bf16, activations computed again "
+                                           "\\((--keep [^)]*)\\); about ")))
+      << line;
+  EXPECT_EQ(bytes_in_words(answer("memory model" + machine + m.str(2))["rows"][0]["needed_bytes"].get<double>()), m.str(1)) << line;
+  const auto says = [&](const std::string& plan, const char* words) {
+    const std::string said = answer("plan --precision bf16 --most 1 --device h100 " + plan)["answer"];
+    EXPECT_NE(said.find(words), std::string::npos) << said;
+  };
+  says("--model small --batch 8 --gpus 8", ", in bf16, nothing computed again (");
+  says("--model 2.7B --batch 8 --len 4096 --memory 60", ", in bf16, activations computed again, 8 micro-batches of 1 (--keep ");
+  says("--model small --phase forward", ", in bf16; about ");
+}
+
+// Without --device a memory is that of no card that has a name; with it the account of a way has the same memory.
+TEST_F(ModelProgram, AMemoryAloneIsNoH200) {
+  if (cuda_device_count() > 0) GTEST_SKIP() << "the GPU that is here is meant";
+  const std::string asked = " --as pytorch --model small --batch 1 --len 512 --memory 24GB";
+  for (const std::string command : {"plan", "memory model"})
+    EXPECT_EQ(answer(command + asked)["answer"].get<std::string>().find("Fits on a GPU of 22.4 GiB (else as an NVIDIA H200): "), 0u)
+        << command;
+  const Json plan = answer("plan --most 1" + asked);
+  std::smatch m;
+  const std::string notes = plan["notes"].dump();
+  ASSERT_TRUE(std::regex_search(notes, m, std::regex("one by one: headroom (memory model [^\"]*)\""))) << notes;
+  EXPECT_EQ(answer(m[1])["answer"].get<std::string>().find("Fits on NVIDIA H200: "), 0u);
+  EXPECT_NE(answer(m[1])["answer"].get<std::string>().find(" of 22.4 GiB"), std::string::npos);
+}
+
+// What other programs call a choice is taken; what is not there is answered with what is.
+TEST_F(ModelProgram, WordsOfOtherProgramsAreTakenOrAnswered) {
+  const auto same = [&](const std::string& theirs, const std::string& ours) {
+    EXPECT_EQ(answer(theirs)["rows"], answer(ours)["rows"]) << theirs;
+  };
+  const std::string two = "memory model --model small --len 64 --batch 2 --device h100 --gpus 2 ", as = two + "--as pytorch ";
+  same(two + "--shard zero1", two + "--shard optimizer");
+  same(two + "--shard zero2", two + "--shard gradients");
+  same(two + "--shard zero3", two + "--shard everything");
+  same(as + "--shard fsdp", as + "--shard everything");
+  same(as + "--shard ddp", as + "--shard none");
+  const std::string one = "memory model --model small --len 64 --device h100 ";
+  same(one + "--as torch --adam adamw_torch_fused", one + "--as pytorch --adam fused");
+  same(one + "--as PyTorch --optim paged_adamw_8bit", one + "--as pytorch --adam paged-8bit");
+  same(one + "--phase serve", one + "--phase inference");
+  refused(one + "--as pytorch --adam muon", 2, "headroom forecast -- CMD counts a program that has it");
+  refused(as + "--lora 8", 2, "With DDP each GPU holds that and the buckets of the adapters' gradients");
+  refused("plan --as pytorch --model mixtral-8x7b --device h100", 1, "put headroom forecast -- in front of a program that trains it");
+  refused("plan --model small --shard zero2", 2, "plan tries what it can be");
+  for (const char* command : {"plan", "step", "kernels", "results", "compare", "forecast", "memory model"})
+    refused(std::string(command) + " --json", 2, "--format json prints JSON");
+  refused("step --page", 2, "--out FILE.html writes a page");
+  refused(one + "--page", 2, "A page to read is written by --out FILE.html");
+  EXPECT_NE(answer("plan --as pytorch --model 8B --batch 16 --len 512 --gpus 8 --device h100 --most 1")["notes"].dump().find(
+                "the same plan with --batch 2 and without --gpus"),
+            std::string::npos);
+  for (const std::string command : {"plan --as pytorch --most 1", "memory model --as pytorch --precision bf16 --lora 8", "memory model"}) {
+    const std::string asked = command + " --batch 1 --len 512 --device h200 --model ";
+    EXPECT_NE(answer(asked + "8B")["notes"].dump().find("8B is a preset of this library: 34 layers of width 4096"), std::string::npos)
+        << command;
+    EXPECT_EQ(answer(asked + "llama-3.1-8b")["notes"].dump().find("preset"), std::string::npos) << command;
+  }
 }
 
 // The ways stand beside each other at their smallest, where a frozen base of 4 bits is the smallest of all; what fits may do more work.

@@ -1,6 +1,7 @@
 // What accounts of memory are asked about: whose bytes, in which use of a model, within which limit.
 #pragma once
 #include "base/described.h"
+#include "base/other_words.h"
 
 namespace headroom::studies {
 
@@ -28,4 +29,16 @@ template <>
 inline constexpr auto names_of<studies::Whose> = names<studies::Whose>("headroom", "pytorch");
 template <>
 inline constexpr auto names_of<studies::ModelUse> = names<studies::ModelUse>("train", "inference", "forward", "forward+backward");
+template <>
+inline constexpr auto other_words_of<studies::Whose> = std::to_array<OtherWord<studies::Whose>>({
+    {"torch", studies::Whose::pytorch},
+    {"PyTorch", studies::Whose::pytorch},
+});
+template <>
+inline constexpr auto other_words_of<studies::ModelUse> = std::to_array<OtherWord<studies::ModelUse>>({
+    {"training", studies::ModelUse::train},
+    {"serve", studies::ModelUse::inference},
+    {"serving", studies::ModelUse::inference},
+    {"backward", studies::ModelUse::gradients},
+});
 }  // namespace headroom

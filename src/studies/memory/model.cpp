@@ -273,6 +273,7 @@ Outcome memory_of_steps(const ModelMemory& s) {
 
   Record r{"", "", {}};
   r.add(Part{Note{fmt::format("{} ({} parameters) on {}", s.model.name, engine::param_count(s.model), s.device.name)}});
+  if (const std::string preset = engine::preset_in_words(s.model); !preset.empty()) r.add(Part{Note{preset}});
   if (const auto words = engine::why_not_trained(s.model); !words.empty())
     r.add(Part{Note{words + (!s.model.trained() ? " Every op keeps its inputs, by the rules of the models that are trained." : "")}});
   for (const std::string& what : s.model.not_counted) r.add(Part{Note{fmt::format("Not in the account: {}.", what)}});

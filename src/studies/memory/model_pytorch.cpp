@@ -467,6 +467,7 @@ Outcome memory_model_as_pytorch(const ModelMemory& asked) {
   r.add({Note{fmt::format("Memory of {} as PyTorch{}: {}, attention {}",
                           asked.use == ModelUse::train ? "a training step" : names_of<ModelUse>.of(asked.use), in_words(model),
                           asked.model.name, model.fused_attention ? "fused" : "naive")}});
+  if (const std::string preset = engine::preset_in_words(asked.model); !preset.empty()) r.add({Note{preset}});
   Table at_peak;
   if (!rows.within.empty()) {
     at_peak = rows.within.back().front();

@@ -108,13 +108,24 @@ std::vector<Recipe> recipes_of(const Plan& p) {
   return all;
 }
 
+// What the setting does, and the options that make it so.
 std::string in_words(const Recipe& r) {
-  std::string words = fmt::format("{} attention {} keep {} micro-batch {} × {}", name_of(r.precision), r.attention,
-                                  engine::kept_in_words(r), r.batch, r.micro_batches);
-  for (const auto& [lever, word] : engine::changed(r, {"precision", "attention", "keep"})) words += fmt::format(" {} {}", lever, word);
-  if (r.ranks.count > 1) words += fmt::format(" sharding {}", name_of(r.ranks.sharding));
-  if (r.ranks.split_tokens) words += ", tokens split";
-  return words;
+  std::vector<std::string> words{std::string(name_of(r.precision))}, options;
+  if (!r.attention.starts_with("flash")) words.push_back(fmt::format("attention {}", r.attention));
+  const engine::Keeping kept = r.kept_as();
+  const bool all_kept = kept == engine::Keeping{};
+  if (r.purpose != engine::Purpose::forward)
+    words.emplace_back(all_kept ? "nothing computed again" : r.host() > 0 ? "activations on the host" : "activations computed again");
+  if (r.micro_batches > 1) words.push_back(fmt::format("{} micro-batches of {}", r.micro_batches, r.batch));
+  if (r.ranks.split_tokens) words.emplace_back("tokens split");
+  if (!all_kept) options.push_back(fmt::format("--keep {}", engine::kept_in_words(r)));
+  for (const auto& [lever, word] : engine::changed(r, {"precision", "attention", "keep"})) {
+    std::string option = lever;
+    std::replace(option.begin(), option.end(), '_', '-');
+    options.push_back(fmt::format("--{} {}", option, word));
+  }
+  if (r.ranks.sharding != engine::Sharding::none) options.push_back(fmt::format("--shard {}", name_of(r.ranks.sharding)));
+  return joined(words) + (options.empty() ? "" : fmt::format(" ({})", joined(options, " ")));
 }
 
 // The levels that fit, or the least of all where none do: then the bytes say by how much.
@@ -313,10 +324,10 @@ std::string answer_of(const Plan& p, const Forecasts& f) {
   const auto words = [](std::uint64_t b) { return bytes_in_words(double(b)); };
   const Setting& s = f.fitting.empty() ? f.nearest() : named_of(f);
   if (f.fitting.empty() && !f.search.whole())
-    return fmt::format("What fits is not known: stopped after {}, of which none fits on {}. The least needs {}, with {}.",
-                       f.search.how_far(), p.device.name, words(f.room.needed_bytes(s.peak())), in_words(s.recipe));
+    return fmt::format("What fits is not known: stopped after {}, of which none fits on {}. The least needs {}, in {}.", f.search.how_far(),
+                       p.device.name, words(f.room.needed_bytes(s.peak())), in_words(s.recipe));
   const std::string stopped = f.search.whole() ? "" : fmt::format(" Stopped after {}: a faster one may fit.", f.search.how_far());
-  std::string answer = fmt::format("{}, with {}", fits_in_words(f.room, p.device, s.peak()), in_words(s.recipe));
+  std::string answer = fmt::format("{}, in {}", fits_in_words(f.room, p.device, s.peak()), in_words(s.recipe));
   if (!f.fitting.empty()) {
     const double tokens = 1e3 * double(p.batch) * double(p.len);
     if (const auto& e = s.expected)
@@ -346,6 +357,7 @@ Record head_of(const Plan& p, const Forecasts& f) {
   r.add("fits", !f.fitting.empty()).add("memory_bytes", std::int64_t(f.room.memory_bytes), Unit::bytes);
   r.add("overhead_bytes", std::int64_t(f.room.overhead_bytes), Unit::bytes);
   r.add("settings", std::int64_t(f.all().size())).add("settings_that_fit", std::int64_t(f.fitting.size()));
+  note(engine::preset_in_words(p.model));
   note(engine::why_not_trained(p.model));
   for (const std::string& what : p.model.not_counted) note(fmt::format("Not in the account: {}.", what));
   note(engine::past_its_positions(p.model, p.len));

@@ -197,8 +197,9 @@ SearchOfPyTorch searched(const Plan& p, const std::vector<LanguageModel>& steps,
 }
 
 std::string command_of(const Plan& p, const LanguageModel& m) {
-  return fmt::format("headroom memory model --as pytorch --model {} --device {} {}", p.model.name,
-                     p.device.key.empty() ? "cuda" : p.device.key, options_of(m));
+  return fmt::format("headroom memory model --as pytorch --model {} --device {}{} {}", p.model.name,
+                     p.device.key.empty() ? "cuda" : p.device.key, p.memory_bytes ? fmt::format(" --memory {}B", *p.memory_bytes) : "",
+                     options_of(m));
 }
 
 std::string answer_of(const Plan& p, const Room& room, const SearchOfPyTorch& search) {
@@ -337,6 +338,7 @@ Outcome plan_as_pytorch(const Plan& p) {
                   p.gpus > 1 ? fmt::format("each of {} × ", p.gpus) : "", p.device.name);
   Record r{"", ways.empty() && search.whole() ? asked : answer_of(p, room, search), {}};
   if (!ways.empty()) r.add(Part{Note{asked}});
+  if (const std::string preset = engine::preset_in_words(p.model); !preset.empty()) r.add(Part{Note{preset}});
   r.add("fits", fits).add("memory_bytes", std::int64_t(room.memory_bytes), Unit::bytes);
   const auto that_fit = std::int64_t(fitting.size());
   if (!room.words.empty()) r.add(Part{Note{room.words}});
@@ -348,6 +350,11 @@ Outcome plan_as_pytorch(const Plan& p) {
                                   p.device.name)}});
     r.add(Part{table_of_ways(ways, room, p.device)}).add(Part{picture_of_ways(ways, room, workspace)});
     for (const std::string& why : which_may_not_fit(ways, room)) r.add(Part{Note{why}});
+    if (p.gpus > 1)
+      r.add(Part{Note{fmt::format(
+          "LoRA, QLoRA and an optimizer in backward are planned on one GPU. With DDP each GPU holds what one does with its part of the "
+          "batch, and buckets of gradients: the same plan with --batch {} and without --gpus.",
+          p.batch / p.gpus)}});
     for (const std::string& why : why_no_times(ways)) r.add(Part{Note{why}});
     if (first != ways.end()) r.add(Part{Note{fmt::format("Its bytes, one by one: {}", command_of(p, first->step))}});
     if (std::any_of(ways.begin(), ways.end(), [](const BestOfWay& w) { return !measured_choices(w.step); }))

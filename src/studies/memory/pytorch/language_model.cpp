@@ -692,7 +692,10 @@ void check(const LanguageModel& m) {
         "everything");
   check(m.shard == engine::Sharding::none || m.gpus > 1, Code::bad_argument, "--as pytorch --shard {}: there is one rank; name --gpus",
         name_of(m.shard));
-  check(m.gpus == 1 || m.lora == 0, Code::bad_argument, "--as pytorch --lora {}: adapters are accounted for on one GPU; leave --gpus out",
+  check(m.gpus == 1 || m.lora == 0, Code::bad_argument,
+        "--as pytorch --lora {}: adapters are accounted for on one GPU; leave --gpus out. With DDP each GPU holds that and the buckets of "
+        "the "
+        "adapters' gradients; headroom forecast -- CMD counts a program on several",
         m.lora);
   check(!m.sharded() || m.keep.group == 1, Code::bad_argument,
         "--as pytorch --shard {} --keep groups: FSDP2 is accounted for with one group of parameters a block; choose --keep everything or "

@@ -3,6 +3,7 @@
 // AdamW. With bf16 the forward pass runs under torch.autocast; parameters and gradients stay FP32. bench/peers/pytorch_steps.py is the
 // program beyond that: checkpoints, LoRA, micro-batches, FSDP2, whose mixed precision replaces autocast.
 #pragma once
+#include "base/other_words.h"
 #include "engine/keep.h"
 #include "engine/ranks.h"
 #include "studies/memory/account.h"
@@ -65,6 +66,24 @@ inline constexpr auto names_of<studies::pytorch::Parameters> = names<studies::py
 template <>
 inline constexpr auto names_of<studies::pytorch::Adam> = names<studies::pytorch::Adam>("foreach", "fused", "8bit", "paged-8bit",
                                                                                        "offloaded", "adafactor", "sgd");
+template <>
+inline constexpr auto other_words_of<studies::pytorch::Adam> = std::to_array<OtherWord<studies::pytorch::Adam>>({
+    {"adamw", studies::pytorch::Adam::foreach},
+    {"adamw_torch", studies::pytorch::Adam::foreach},
+    {"adamw_torch_fused", studies::pytorch::Adam::fused},
+    {"adamw8bit", studies::pytorch::Adam::eight_bit},
+    {"adamw_8bit", studies::pytorch::Adam::eight_bit},
+    {"adamw_bnb_8bit", studies::pytorch::Adam::eight_bit},
+    {"paged_adamw_8bit", studies::pytorch::Adam::paged},
+    {"muon",
+     {},
+     "it is not accounted for; fused keeps two moments of each weight where Muon keeps one, and headroom forecast -- CMD counts a "
+     "program that has it"},
+    {"lion",
+     {},
+     "it is not accounted for; fused keeps two moments of each weight where Lion keeps one, and headroom forecast -- CMD counts a "
+     "program that has it"},
+});
 template <>
 inline constexpr auto names_of<studies::pytorch::Loss> = names<studies::pytorch::Loss>("whole", "fp32", "chunked", "chunked-compiled",
                                                                                        "fused");
