@@ -31,7 +31,7 @@ T word_read(const std::string& typed, std::string_view who, const Description& d
   std::string word = typed;
   if constexpr (NamedEnum<T>)
     for (const OtherWord<T>& other : other_words_of<T>) {
-      if (other.theirs != typed) continue;
+      if (!is_same_word(other.theirs, typed)) continue;
       check(other.ours.has_value(), Code::bad_argument, "{} {}: {}", who, typed, other.why);
       word = names_of<T>.of(*other.ours);
     }

@@ -5,6 +5,7 @@
 #include <sstream>
 #include <utility>
 
+#include "base/other_words.h"
 #include "base/text.h"
 
 namespace headroom::cli {
@@ -170,9 +171,11 @@ std::string instead_of(const CLI::App& app, const std::string& option) {
                                Instead{"--csv", "--format", "--format csv prints CSV, --out FILE.csv writes it"},
                                Instead{"--markdown", "--format", "--format md prints Markdown, --out FILE.md writes it"},
                                Instead{"--html", "--out", "--out FILE.html writes a page"},
-                               Instead{"--page", "--out", "--out FILE.html writes a page"}};
+                               Instead{"--page", "--out", "--out FILE.html writes a page"},
+                               Instead{"--gradient-checkpointing", "--keep", "--keep input is a checkpoint of each block"},
+                               Instead{"--activation-checkpointing", "--keep", "--keep input is a checkpoint of each block"}};
   for (const Instead& one : instead)
-    if (one.option == option && knows(app, std::string(one.needs))) return std::string(one.say);
+    if (is_same_word(one.option, option) && knows(app, std::string(one.needs))) return std::string(one.say);
   constexpr std::array chosen{
       "--shard",     "--lora", "--adam",    "--optimizer",  "--optimizer-in-backward", "--parameters",         "--base",
       "--selective", "--loss", "--compile", "--accumulate", "--micro-batches",         "--offload-activations"};

@@ -140,7 +140,9 @@ std::string unknown_word(const CLI::App& app, const std::vector<std::string>& wo
   if (word.starts_with("-")) return fmt::format("there is no option {}{}", word, did_you_mean(word, option_names(app)));
   std::vector<std::string> topics;
   for (const auto* topic : app.get_subcommands({})) topics.push_back(topic->get_name());
-  if (topics.empty()) return fmt::format("'{}' is not the value of any option", word);
+  if (topics.empty())
+    return fmt::format("'{}' is not the value of any option{}", word,
+                       app.get_option_no_throw("--model") ? "; a model is named by --model" : "");
   return fmt::format("there is no '{}'; choose from {}{}", word, joined(topics), did_you_mean(word, topics));
 }
 

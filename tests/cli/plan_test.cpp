@@ -337,7 +337,17 @@ TEST_F(ModelProgram, WordsOfOtherProgramsAreTakenOrAnswered) {
   same(one + "--as torch --adam adamw_torch_fused", one + "--as pytorch --adam fused");
   same(one + "--as PyTorch --optim paged_adamw_8bit", one + "--as pytorch --adam paged-8bit");
   same(one + "--phase serve", one + "--phase inference");
-  refused(one + "--as pytorch --adam muon", 2, "headroom forecast -- CMD counts a program that has it");
+  same(as + "--shard ZeRO-3", as + "--shard everything");
+  same(one + "--as pytorch --precision bf16 --lora 8 --base NF4", one + "--as pytorch --precision bf16 --lora 8 --base 4bit");
+  refused("plan --as pytorch --model small --device h100 --precision fp8", 1, "headroom plan: --as pytorch: torch.autocast has no fp8");
+  refused("plan llama-3.1-8b", 2, "a model is named by --model");
+  refused(one + "--gradient_checkpointing", 2, "--keep input is a checkpoint of each block");
+  EXPECT_NE(answer("plan --as pytorch --model llama-3.1-8b --batch 4 --len 1024 --device 4090 --gpus 2 --most 1", 3)["answer"]
+                .get<std::string>()
+                .find(" LoRA and QLoRA, planned on one GPU: --batch 2 without --gpus."),
+            std::string::npos);
+  EXPECT_EQ(answer("plan --as pytorch --model llama-3.1-8b --batch 2 --len 1024 --device 4090 --most 1")["fits"], true);
+  refused(one + "--as pytorch --adam Muon", 2, "headroom forecast -- CMD counts a program that has it");
   refused(as + "--lora 8", 2, "With DDP each GPU holds that and the buckets of the adapters' gradients");
   refused("plan --as pytorch --model mixtral-8x7b --device h100", 1, "put headroom forecast -- in front of a program that trains it");
   refused("plan --model small --shard zero2", 2, "plan tries what it can be");

@@ -31,8 +31,7 @@ template <>
 inline constexpr auto names_of<studies::ModelUse> = names<studies::ModelUse>("train", "inference", "forward", "forward+backward");
 template <>
 inline constexpr auto other_words_of<studies::Whose> = std::to_array<OtherWord<studies::Whose>>({
-    {"torch", studies::Whose::pytorch},
-    {"PyTorch", studies::Whose::pytorch},
+    {"torch", studies::Whose::pytorch}, {"pytorch", studies::Whose::pytorch},  // PyTorch
 });
 template <>
 inline constexpr auto other_words_of<studies::ModelUse> = std::to_array<OtherWord<studies::ModelUse>>({

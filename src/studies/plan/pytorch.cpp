@@ -226,9 +226,10 @@ std::string answer_of(const Plan& p, const Room& room, const SearchOfPyTorch& se
     if (!n) continue;
     std::string what = way.way->name;
     what[0] = char(std::toupper(static_cast<unsigned char>(what[0])));
-    return answer + fmt::format(" {}, takes {} such GPUs with a sequence each: --gpus {} --batch {}.", what, *n, *n, *n);
+    answer += fmt::format(" {}, takes {} such GPUs with a sequence each: --gpus {} --batch {}.", what, *n, *n, *n);
+    break;
   }
-  return answer;
+  return answer + (p.gpus > 1 ? fmt::format(" LoRA and QLoRA, planned on one GPU: --batch {} without --gpus.", p.batch / p.gpus) : "");
 }
 
 Table table_of_ways(const std::vector<BestOfWay>& ways, const Room& room, const Device& device) {

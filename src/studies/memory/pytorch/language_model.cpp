@@ -650,11 +650,10 @@ bool measured_choices(const LanguageModel& m) {
 
 void check(const LanguageModel& m) {
   check(m.width > 0 && m.ffn > 0 && m.layers > 0 && m.heads > 0 && m.vocab > 0 && m.batch > 0 && m.len > 0, Code::bad_argument,
-        "memory model --as pytorch: vocab, width, ffn, layers, heads, batch and len must be at least 1");
+        "--as pytorch: vocab, width, ffn, layers, heads, batch and len must be at least 1");
   check(m.kv_heads == 0 || (m.kv_heads > 0 && m.heads % m.kv_heads == 0), Code::bad_argument,
-        "memory model --as pytorch: kv_heads {} must divide heads {}", m.kv_heads, m.heads);
-  check(size_of(m.precision.dtype) >= 2, Code::unsupported,
-        "memory model --as pytorch: torch.autocast has no fp8; ask for fp32, tf32, bf16 or fp16");
+        "--as pytorch: kv_heads {} must divide heads {}", m.kv_heads, m.heads);
+  check(size_of(m.precision.dtype) >= 2, Code::unsupported, "--as pytorch: torch.autocast has no fp8; ask for fp32, tf32, bf16 or fp16");
   const bool half = m.parameters == Parameters::half;
   check(!half || size_of(m.precision.dtype) == 2, Code::bad_argument,
         "--as pytorch --parameters half: parameters are in the precision; choose --precision bf16 or fp16");

@@ -90,6 +90,11 @@ inline constexpr auto names_of<studies::pytorch::Loss> = names<studies::pytorch:
 template <>
 inline constexpr auto names_of<studies::pytorch::Base> = names<studies::pytorch::Base>("precision", "4bit");
 template <>
+inline constexpr auto other_words_of<studies::pytorch::Base> = std::to_array<OtherWord<studies::pytorch::Base>>({
+    {"4bit", studies::pytorch::Base::four_bit},  // 4-bit
+    {"nf4", studies::pytorch::Base::four_bit},
+});
+template <>
 inline constexpr auto names_of<studies::pytorch::Selective> = names<studies::pytorch::Selective>("none", "ops", "blocks");
 }  // namespace headroom
 
