@@ -4,9 +4,11 @@ namespace headroom::engine {
 
 Block block_of(const Attending& a, const FeedForward& f) {
   const InBlock at = a;
+  InBlock of_experts = at;
+  of_experts.products.experts_of_token = f.experts_of_token;
   return {.at = at,
           .attention = {a.shape.latent() ? decltype(AttentionHalf::half)(Half<LatentAttention>{{a}}) : Half<GroupedAttention>{{a}}},
-          .ffn = {f.experts > 0 ? decltype(FeedForwardHalf::half)(Half<Experts>{{at, f}}) : Half<Dense>{{at, f}}}};
+          .ffn = {f.experts > 0 ? decltype(FeedForwardHalf::half)(Half<Experts>{{of_experts, f}}) : Half<Dense>{{at, f}}}};
 }
 
 Tensor Block::make(const char* name, Context& ctx) const {

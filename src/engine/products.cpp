@@ -1,6 +1,7 @@
 #include "engine/products.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace headroom::engine {
 
@@ -26,18 +27,26 @@ constexpr NamesOfCopies copies_of[quantised_count] = {
     {"attention.dqkv.fp8", "attention.dqkv.fp8.transposed"},
 };
 
-// A matrix that stands for those of all experts that `rows` reach; or for one that is held in fewer bits, and read in its own bytes.
+// A matrix that stands for those of all experts that `rows` reach, so many of them one token's, where every token chooses evenly and by itself;
+// or for one that is held in fewer bits, and read in its own bytes.
 struct Standing {
   Tensor one;
   double more_bytes = 0;
 };
-Standing standing(const Tensor& all, double held_bytes, std::int64_t rows) {
+Standing standing(const Tensor& all, double held_bytes, std::int64_t rows, std::int64_t of_token) {
   const bool several = all.shape.rank == 3;
   if (!several && held_bytes == 0) return {all};
   const std::int64_t experts = several ? all.shape[0] : 1;
   const Tensor one = several ? Tensor(all.data, all.dtype, {all.shape[1], all.shape[2]}) : all;
   const double of_one = held_bytes > 0 ? held_bytes / double(experts) : double(one.bytes());
-  return {one, double(std::min(experts, rows)) * of_one - double(one.bytes())};
+  const double missed = several ? std::pow(1 - double(of_token) / double(experts), double(rows) / double(of_token)) : 0;
+  return {one, double(experts) * (1 - missed) * of_one - double(one.bytes())};
+}
+
+Standing all_of(const Tensor& t) {
+  if (t.shape.rank < 3) return {t};
+  const Tensor one(t.data, t.dtype, {t.shape[1], t.shape[2]});
+  return {one, double(t.bytes()) - double(one.bytes())};
 }
 
 constexpr Quantised quantised_weight(Role role) {
@@ -115,7 +124,7 @@ void Products::multiply(Name name, Multiplied which, const matmul::Product& p, c
 void Products::forward(Name name, const Read& x, Role role, const Tensor& y, const Tensor& add) {
   auto scope = ctx_.arena.scope();
   const Weight weight_of = weights_[role];
-  const auto [w, more] = standing(weight_of.w, weight_of.held_bytes, y.shape[0]);
+  const auto [w, more] = standing(weight_of.w, weight_of.held_bytes, y.shape[0], with_.experts_of_token);
   matmul::Product p{.a = x.x, .b = transposed(w), .c = y, .beta = add ? 1.0f : 0.0f, .math = with_.formats.stored.math, .add = add};
   p.more_bytes = more;
   if (quantised()) p.a = x.as_is, p.b = transposed(weight(role, Copies::as_is)), p.sums = with_.formats.forward_sums;
@@ -135,7 +144,7 @@ void Products::each_head(Name name, Multiplied which, const Tensor& x, Role role
 
 void Products::dx(Name name, const Read& dy, Role role, const Tensor& dx, Gradient into) {
   auto scope = ctx_.arena.scope();
-  const auto [w, more] = standing(weights_[role].w, 0, dx.shape[0]);
+  const auto [w, more] = standing(weights_[role].w, 0, dx.shape[0], with_.experts_of_token);
   matmul::Product p{.a = dy.x, .b = w, .c = dx, .beta = beta_of(into), .math = with_.formats.stored.math};
   p.more_bytes = more;
   if (quantised()) p.a = dy.as_is, p.b = transposed(weight(role, Copies::transposed)), p.sums = with_.formats.backward_sums;
@@ -151,7 +160,7 @@ void Products::dw(Name name, const Read& dy, const Read& x, Role role) {
     numbers_ = w.numbers;
     return;
   }
-  const auto [one, more] = standing(w.dw, 0, w.dw.shape[0]);
+  const auto [one, more] = all_of(w.dw);
   matmul::Product p{.a = transposed(dy.x), .b = x.x, .c = one, .beta = beta_of(into_), .math = with_.formats.stored.math};
   p.more_bytes = more;
   if (quantised()) p.a = dy.transposed, p.b = transposed(x.transposed), p.sums = with_.formats.backward_sums;

@@ -48,6 +48,7 @@ class Products {
     Tensor counts = {};    // int64 [layers, quantised_count, quantise::count_size], to which is added; none in 16 and 32 bits
     bool watched = false;  // a study will see what products read: it is stored, also where it could be quantised as it is made
     ProductWatch* watch = nullptr;
+    std::int64_t experts_of_token = 1;  // rows of experts' products that are one token's
 
     // Whether what this makes of a tensor of that type is quantised as it is made, and not stored.
     bool as_made(quantise::Of, std::int64_t rows, std::int64_t columns, DType, const Device&) const;

@@ -70,8 +70,13 @@ bool shares(const Decoder& whole, int gpus) { return why_no_shares(whole, gpus).
 Decoder rank_of(const Decoder& whole, int gpus) {
   Decoder d = whole;
   if (gpus == 1) return d;
-  const std::string why_not = why_no_shares(whole, gpus);
-  check(why_not.empty(), Code::bad_argument, "{}", why_not);
+  if (const std::string why_not = why_no_shares(whole, gpus); !why_not.empty()) {
+    std::vector<std::string> those;
+    for (int n = 2; n <= 256 && those.size() < 8; ++n)
+      if (shares(whole, n)) those.push_back(std::to_string(n));
+    throw Error(Code::bad_argument,
+                fmt::format("{}; {}", why_not, those.empty() ? "it has no other number either" : "--gpus " + joined(those, ", ") + " do"));
+  }
   for (auto& [a, f] : d.layers) {
     a.heads /= gpus;
     a.kv_heads = a.latent() ? a.heads : std::max<std::int64_t>(1, a.kv_heads / gpus);

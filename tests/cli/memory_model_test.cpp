@@ -176,6 +176,15 @@ TEST_F(ModelProgram, AModelThatAnswersIsHeldAsItIsServed) {
   const double down = 61 * 7168.0 * (1536 + 576), head = 129280.0 * 7168,
                read = (37.55e9 - down - 2 * head) / 8 + down + head / 4 + 4096 * 70272.0;
   EXPECT_NEAR(latent["decode_ms_at_least"].get<double>(), read / 4.19e12 * 1e3, 0.1) << latent;
+  // Products of 8-bit weights at the card's ceiling of 8 bits (1979 TFLOP/s), of 4-bit weights in bf16 (789): a bound is one for both.
+  const auto prefill = [&](const std::string& more) {
+    return answer("memory model --phase inference --model llama-3.1-8b --device h100 --batch 1 --len 4096 " +
+                  more)["rows"][0]["prefill_ms_at_least"]
+        .get<double>();
+  };
+  const double products = 2 * 6.98e9 * 4096, halves = products / 789e12 * 1e3, eighths = products / 1978.9e12 * 1e3;
+  EXPECT_NEAR(prefill("--weights int4") - prefill("--weights fp8"), halves - eighths, 0.03 * halves);
+  EXPECT_LT(prefill("--weights fp8 --cache fp8"), prefill("--weights fp8"));
   const Json plan = answer("plan --phase inference --model llama-3.1-8b --weights int4 --batch 16 --len 8192 --device 4090");
   EXPECT_EQ(plan["fits"], true);
   EXPECT_NE(plan["answer"].get<std::string>().find("sequences of 8192 tokens at once"), std::string::npos) << plan["answer"];

@@ -442,6 +442,36 @@ TEST_F(ModelProgram, WhereNothingServesThereIsALeastAndANumberOfGpus) {
       << nowhere;
 }
 
+// The fewest GPUs, together or as replicas: three key heads divide among 3, but two cards with half of the sequences each are enough.
+TEST_F(ModelProgram, TheFewestGpusThatServeAreNamed) {
+  const std::string small = "memory model --phase inference --model smollm2-135m --device 4090 --len 2048 --batch ";
+  const std::string line = answer(small + "1024", 3)["answer"];
+  EXPECT_NE(line.find("As it is it takes 2 such GPUs: 2 replicas with at most 5"), std::string::npos) << line;
+  EXPECT_EQ(answer(small + "512")["rows"][0]["fits"], true);
+  const std::string same =
+      answer("memory model --phase inference --model qwen3-32b --device 5090 --weights int4 --batch 4 --len 32768", 3)["answer"];
+  EXPECT_EQ(same.find("for which it takes"), std::string::npos) << "the number is said once: " << same;
+  EXPECT_NE(same.find("As it is it takes 2 such GPUs (--gpus 2)."), std::string::npos) << same;
+  refused("memory model --phase inference --model qwen2.5-7b --device h100 --gpus 8", 2,
+          "query heads of this model, 28, do not divide by 8 for tensor parallelism; --gpus 2, 4 do");
+}
+
+// A server brings kernels of its own, so that the bytes of serving are known of cards that ours do not run on.
+TEST_F(ModelProgram, CardsWithoutOurKernelsServe) {
+  for (const std::string card : {"t4", "v100", "mi300x"}) {
+    const std::string size = "--phase inference --model qwen3-0.6b --batch 2 --len 1024 --device ";
+    const Json j = answer("memory model " + size + card), row = j["rows"][0], like = answer("memory model " + size + "a100")["rows"][0];
+    EXPECT_NE(j.dump().find("kernels do not run on"), std::string::npos) << card;
+    EXPECT_EQ(row["fits"], true) << card;
+    EXPECT_EQ(row["weight_bytes"], like["weight_bytes"]) << card;
+    EXPECT_EQ(row["cache_bytes"], like["cache_bytes"]) << card;
+    EXPECT_EQ(row["precision"], card == "mi300x" ? "bf16" : "fp16") << card;
+    EXPECT_GT(row["tokens_per_s_at_most"], 0) << row;
+    EXPECT_EQ(answer("plan " + size + card)["fits"], true) << card;
+    refused("memory model --model qwen3-0.6b --device " + card, 2, "What PyTorch takes there");
+  }
+}
+
 TEST_F(ModelProgram, ALengthPastTheModelsPositionsIsSaid) {
   const std::string past = " is past the 131072 positions that Llama-3.1-8B was made for",
                     size = " --model llama-3.1-8b --device h200 --batch 1 ";

@@ -1,6 +1,8 @@
 // How a model that answers is held: bytes of quantised checkpoints as their makers name them, the cache's pages, shares of several GPUs.
 #include "engine/serving.h"
 
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 #include "engine/inference.h"
@@ -135,6 +137,15 @@ TEST(Serving, AbsorbedWeightsAreReadOnceAsTheyAreHeld) {
   // No key or value of a head is written: what is live beside weights and cache does not grow with what is cached.
   const Held some = held(dense, {.batch = 2, .len = 16}), more = held(dense, {.batch = 2, .len = 1 << 20});
   EXPECT_EQ(more.peak - more.cache, some.peak - some.cache);
+}
+
+// Eight tokens that choose 8 of 128 experts each, evenly and by themselves, miss an expert with a chance of (120/128)^8: 51.6 are read, not 64.
+TEST(Serving, TokensThatShareExpertsReadThemOnce) {
+  const Decoder d = published("Qwen3-30B-A3B");
+  const double expert = 48.0 * 3 * 2048 * 768 * 2;  // of all layers
+  const auto read = [&](std::int64_t batch) { return held(d, {.batch = batch, .len = 1}).bytes; };
+  EXPECT_NEAR((read(8) - read(1)) / expert, 128 * (1 - std::pow(120. / 128, 8)) - 8, 0.3) << "but for activations";
+  EXPECT_NEAR((read(512) - read(511)) / expert, 0, 0.1) << "all of them";
 }
 
 TEST(Serving, APromptInChunksNeedsLess) {

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "engine/forecast.h"
 #include "engine/models.h"
+#include "gpu/architecture.h"
 #include "ops/attention/choose_dry.h"
 #include "report/described_table.h"
 #include "studies/memory/account.h"
@@ -34,11 +35,37 @@ engine::Generation generation_of(const ModelMemory& m, const engine::Decoder& d,
   return g;
 }
 
+// The time of ops at their ceilings, that of 8 bits where servers compute in those: products of such weights, and attention of such a cache.
+double ms_at_ceilings(const Walk& walk, const ModelMemory& m, Precision precision) {
+  using engine::WeightsAs;
+  const engine::WeightFormat format = format_of(m, m.model);
+  const bool eight = format.as == WeightsAs::fp8 || format.as == WeightsAs::int8 || format.as == WeightsAs::mxfp4;
+  Ceilings c = m.device.ceilings;
+  if (c.copy_bytes_per_s <= 0 || c.of(precision) <= 0) return 0;
+  if (format.as == WeightsAs::int8) c.fp8_flops = std::max(c.fp8_flops, 2 * c.bf16_flops);  // tensor cores since Turing
+  double ms = 0;
+  for (OpCall op : walk.steps) {
+    const bool product = op.work == Work::matmul && op.op.layer >= 0 && eight && format.quantises(op.op.text),
+               attention = op.work == Work::attention && m.serving.cache == CacheAs::fp8;
+    if ((product || attention) && c.fp8_flops > c.of(op.precision)) op.precision = {DType::e4m3};
+    ms += engine::roofline_ms(op, precision, c);
+  }
+  return ms;
+}
+
+// Where this library's kernels do not run, servers have their own: attention's scratch is counted as on the oldest card of ours.
+Device counted_on(const Device& d) {
+  Device like = d;
+  if (!why_no_kernels(d).empty()) like.sm = oldest_sm;
+  return like;
+}
+
 std::uint64_t stand_in_of(const ModelMemory& m, const engine::Decoder& d, std::int64_t batch, std::int64_t len, Precision precision) {
   if (m.device.kind == DeviceKind::cpu) return 0;
+  const Device like = counted_on(m.device);
   const auto asked = engine::problem_of(d.first().attention, batch, len, len, precision);
-  const attention::Variant& v = attention::choose_dry(asked, m.device, m.attention_family());
-  if (v.supports(asked, m.device, attention::Pass::forward) && v.supports(asked, m.device, attention::Pass::backward)) return 0;
+  const attention::Variant& v = attention::choose_dry(asked, like, m.attention_family());
+  if (v.supports(asked, like, attention::Pass::forward) && v.supports(asked, like, attention::Pass::backward)) return 0;
   attention::Problem p;
   const auto& a = d.layers[0].attention;
   p.batch = batch;
@@ -88,7 +115,11 @@ void say_what_is_counted(const ModelMemory& m, const Room& room, Record& r) {
   if (format_of(m, d).as != engine::WeightsAs::precision)
     r.add(
         Part{Note{"Quantised weights are read as they are held and written out nowhere, as fused kernels do; embedding, head, norms and "
-                  "routers are in the precision."}});
+                  "routers are in the precision. Products of 8-bit and MXFP4 weights are timed at the card's ceiling of 8 bits, those of "
+                  "int4 and nf4 in the precision."}});
+  if (!why_no_kernels(m.device).empty())
+    r.add(Part{Note{fmt::format("This library's kernels do not run on {}: what attention takes beside its tensors is counted as on sm_{}.",
+                                m.device.name, oldest_sm)}});
   if (m.ranks.count > 1)
     r.add(Part{
         Note{fmt::format("Bytes are of one of {} GPUs under tensor parallelism: heads, feed-forward columns and vocabulary divided, two "
@@ -98,6 +129,8 @@ void say_what_is_counted(const ModelMemory& m, const Room& room, Record& r) {
       Part{Note{"A layer with a sliding window caches no more than that. Prefill reads one prompt after another, beside the caches of all "
                 "sequences; decode makes one token for each sequence against the whole cache. Times are lower bounds, tokens per second "
                 "an upper one: every op at its ceiling, nothing between them."}});
+  if (d.has_experts())
+    r.add(Part{Note{"Every token chooses its experts evenly and by itself: the weights of those that some token chose are read."}});
   if (std::ranges::any_of(d.layers, [](const auto& l) { return l.attention.latent(); }))
     r.add(Part{
         Note{"Latent attention decodes with absorbed projections, against the latents themselves; prefill writes out keys and values of "
@@ -143,31 +176,31 @@ GpusThatServe gpus_that_serve(const ModelMemory& m, std::int64_t batch, std::int
     std::uint64_t peak;      // of one sequence
     std::int64_t batch = 0;  // the most sequences, up to those that were asked
   };
-  std::vector<Group> groups;
+  std::vector<Group> groups;  // those that the model divides among
   const auto peak_of = [&](int gpus, std::int64_t sequences) {
     ModelMemory shared = m;
     shared.ranks.count = gpus;
     return peak_of_serving(shared, sequences, len, p);
   };
-  for (int gpus = 1; gpus <= 1024; ++gpus) {
-    if (!engine::shares(m.model, gpus)) continue;
-    const Room room = room_of(m.device, m.memory_bytes, gpus, RunBy::pytorch);
-    const auto all = gpus > m.ranks.count ? peak_of(gpus, batch) : std::nullopt, one = peak_of(gpus, 1);
-    if (all && room.holds(*all)) return {fmt::format("{} such GPUs (--gpus {})", gpus, gpus), ""};
-    if (one) groups.push_back({gpus, room, *one});
-  }
   const Group* best = nullptr;
   const auto copies = [&](const Group& g) { return (batch + g.batch - 1) / g.batch; };
-  for (Group& g : groups) {
+  const auto total = [&](const Group& g) { return g.gpus * copies(g); };
+  groups.reserve(1024);
+  for (int gpus = 1; gpus <= (best ? std::min<std::int64_t>(1024, total(*best)) : 1024); ++gpus) {
+    if (!engine::shares(m.model, gpus)) continue;
+    const auto one = peak_of(gpus, 1);
+    if (!one) continue;
+    Group& g = groups.emplace_back(gpus, room_of(m.device, m.memory_bytes, gpus, RunBy::pytorch), *one);
     if (!g.room.holds(g.peak)) continue;
     g.batch = largest(batch, [&](std::int64_t sequences) {
-      const auto peak = peak_of(g.gpus, sequences);
+      const auto peak = peak_of(gpus, sequences);
       return peak && g.room.holds(*peak);
     });
-    if (!best || g.gpus * copies(g) < best->gpus * copies(*best)) best = &g;
+    if (!best || total(g) < total(*best) || (total(g) == total(*best) && copies(g) == 1)) best = &g;
   }
+  if (best && copies(*best) == 1) return {fmt::format("{} such GPUs (--gpus {})", best->gpus, best->gpus), ""};
   if (best)
-    return {fmt::format("{} such GPUs: {} replicas{} with at most {} each", best->gpus * copies(*best), copies(*best),
+    return {fmt::format("{} such GPUs: {} replicas{} with at most {} each", total(*best), copies(*best),
                         best->gpus > 1 ? fmt::format(" of --gpus {}", best->gpus) : "", counted(std::uint64_t(best->batch), "sequence")),
             ""};
   if (groups.empty()) return {};
@@ -183,18 +216,17 @@ std::string least_in_words(const ModelMemory& m, const Room& room, std::int64_t 
       [&](std::uint64_t peak) { return room.holds(peak); }, 0);
   const bool card = m.device.kind != DeviceKind::cpu;
   const std::string ways = joined(together.words, " "), needs = bytes_in_words(double(room.needed_bytes(together.peak)));
+  const GpusThatServe as_it_is = card ? gpus_that_serve(m, batch, len, p) : GpusThatServe{};
   std::string said;
   if (together.fits) {
     said = fmt::format(" Least that would fit: {}: {}.", ways, needs);
   } else if (ways.empty()) {
     said = " No --chunk, --cache or --weights makes it less.";
   } else {
-    const std::string number = card ? gpus_that_serve(together.setting, batch, len, p).number : "";
+    const std::string so = card ? gpus_that_serve(together.setting, batch, len, p).number : "";
     said = fmt::format(" No --chunk, --cache or --weights makes it fit: the least is {}, with {}{}.", needs, ways,
-                       number.empty() ? "" : ", for which it takes " + number);
+                       so.empty() || so == as_it_is.number ? "" : ", for which it takes " + so);
   }
-  if (!card) return said;
-  const GpusThatServe as_it_is = gpus_that_serve(m, batch, len, p);
   if (!as_it_is.number.empty()) return said + fmt::format(" As it is it takes {}.", as_it_is.number);
   return as_it_is.why_not.empty() ? said : said + fmt::format(" As it is no number of such GPUs serves it: {}.", as_it_is.why_not);
 }
@@ -243,20 +275,19 @@ InferenceBytes inference_bytes(const ModelMemory& m, std::int64_t batch, std::in
         name_of(precision));
   stop_if_interrupted();
   const engine::Decoder d = engine::rank_of(m.model, m.ranks.count);
+  const Device like = counted_on(m.device);
   engine::check_tokens(d, len);
   InferenceBytes b;
   const auto walked = [&](Inference how, std::int64_t chunk, Ledger& ledger, double* ms) {  // the peak
     Arena arena(&ledger);
     Walk walk;
-    Context ctx{arena, m.device};
+    Context ctx{arena, like};
     ctx.dry_workers = m.workers;
     ctx.walk = &walk;
     engine::Generation g = generation_of(m, m.model, how == Inference::prefill ? 1 : batch, len, precision);
     g.chunk = chunk;
     engine::run_inference(d, g, how, ctx);
-    const Ceilings& c = m.device.ceilings;
-    if (ms && c.copy_bytes_per_s > 0 && c.of(precision) > 0)
-      for (const OpCall& op : walk.steps) *ms += engine::roofline_ms(op, precision, c);
+    if (ms) *ms = ms_at_ceilings(walk, m, precision);
     return arena.peak();
   };
   const auto bytes_of = [](const Ledger& ledger, auto&& is) {

@@ -361,7 +361,7 @@ Outcome memory_model(const ModelMemory& asked) {
   if (s.whose == Whose::pytorch) return memory_model_as_pytorch(s);
   const std::string theirs = changed_options(s.as_pytorch);
   check(theirs.empty(), Code::bad_argument, "{}: only with --as pytorch; add it, or leave {} out", theirs, theirs);
-  check_served(s.levers, s.device);
+  check_served(s.levers, s.device, s.use == ModelUse::inference ? RunBy::pytorch : RunBy::headroom);
   const engine::Ranks& ranks = s.ranks;
   check(ranks.count > 1 || (ranks.sharding == engine::Sharding::none && !ranks.split_tokens), Code::bad_argument,
         "{}: there is one rank; give --ranks or --gpus", ranks.split_tokens ? "--split-tokens" : "--shard");

@@ -244,7 +244,7 @@ Search settings_of(const Plan& p) {
 namespace {
 
 void check_plan(const Plan& p) {
-  check_served(p.levers, p.device);
+  check_served(p.levers, p.device, p.use == ModelUse::inference ? RunBy::pytorch : RunBy::headroom);
   check(p.device.kind == DeviceKind::cuda || p.gpus == 1, Code::bad_argument,
         "--gpus {}: this is a CPU; name a GPU, present or not, as in --device h200", p.gpus);
   const std::string of_answers = changed_options(p.serving);
@@ -253,7 +253,7 @@ void check_plan(const Plan& p) {
 }
 
 std::vector<Precision> usual_precisions(const Plan& p) {
-  if (p.use == ModelUse::inference) return {{DType::bf16, Math::exact}};
+  if (p.use == ModelUse::inference) return {p.device.kind == DeviceKind::cuda ? engine::usual_precision(p.device) : Precision{DType::bf16}};
   if (p.device.kind == DeviceKind::cpu) return {{DType::f32, Math::exact}, {DType::bf16, Math::exact}};
   return {{DType::f32, Math::exact}, {DType::f32, Math::tf32}, {DType::bf16, Math::exact}};
 }

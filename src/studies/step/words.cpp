@@ -4,7 +4,6 @@
 
 #include "base/json.h"
 #include "engine/models.h"
-#include "gpu/architecture.h"
 
 namespace headroom::studies {
 
@@ -14,9 +13,9 @@ void check_scales(const engine::LeverLists& levers) {
   check(fp8 || !said, Code::bad_argument, "--scales: only fp8 has scales; add --precision fp8, or leave it out");
 }
 
-void check_served(const engine::LeverLists& levers, const Device& device) {
+void check_served(const engine::LeverLists& levers, const Device& device, RunBy program) {
   check_scales(levers);
-  const std::string why_not = why_no_kernels(device);
+  const std::string why_not = program == RunBy::headroom ? why_no_kernels(device) : "";
   check(why_not.empty(), Code::bad_argument, "{}", why_not);
   for (const Precision p : levers.precision)
     check(p.math != Math::tf32 || device.kind != DeviceKind::cpu, Code::bad_argument,

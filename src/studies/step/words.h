@@ -5,14 +5,15 @@
 #include <vector>
 
 #include "engine/training.h"
+#include "gpu/architecture.h"
 #include "report/described_table.h"
 #include "store/described_json.h"
 
 namespace headroom::studies {
 
 void check_scales(const engine::LeverLists&);  // refused where no precision is fp8
-// Also tf32 on a CPU, and cards that our kernels do not run on.
-void check_served(const engine::LeverLists&, const Device&);
+// Also tf32 on a CPU, and where the program is ours, cards that its kernels do not run on.
+void check_served(const engine::LeverLists&, const Device&, RunBy = RunBy::headroom);
 
 // A table whose rows say their levers in words, without that column where all are as usual.
 template <class Row>
