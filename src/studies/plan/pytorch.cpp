@@ -108,7 +108,7 @@ struct BestOfWay {
 };
 
 // The least work with which a way fits: nothing made again before checkpoints, whole batches before parts. Where none fits, the smallest.
-// The smallest is among the checkpoints with a fused loss, so beyond the first that fits those alone are tried.
+// The smallest is among the checkpoints with a fused loss, whole or one sequence at a time: beyond the first that fits those alone are tried.
 std::optional<BestOfWay> best_of(const TrainingWay& way, const Plan& p, const LanguageModel& like, const Room& room,
                                  std::uint64_t workspace) {
   std::optional<BestOfWay> least, fitting;
@@ -117,7 +117,7 @@ std::optional<BestOfWay> best_of(const TrainingWay& way, const Plan& p, const La
   for (const auto loss : {pytorch::Loss::whole, pytorch::Loss::fused})
     for (const auto keep : {engine::Keep::everything, engine::Keep::input})
       for (std::int64_t micro = each; micro >= 1; --micro) {
-        const bool small = loss == pytorch::Loss::fused && keep == engine::Keep::input;
+        const bool small = loss == pytorch::Loss::fused && keep == engine::Keep::input && (micro == each || micro == 1);
         if (each % micro != 0 || (loss == pytorch::Loss::whole && keep == engine::Keep::input) || (fitting && !small)) continue;
         LanguageModel m = like;
         m.compile = pytorch::Compile::none, m.shard = engine::Sharding::none;
