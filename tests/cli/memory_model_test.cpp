@@ -175,7 +175,9 @@ TEST_F(ModelProgram, AModelThatAnswersIsHeldAsItIsServed) {
   // of the head in 16; 4096 latents. The sums of 61 · 2 halves and what passes between the layers are little.
   const double down = 61 * 7168.0 * (1536 + 576), head = 129280.0 * 7168,
                read = (37.55e9 - down - 2 * head) / 8 + down + head / 4 + 4096 * 70272.0;
-  EXPECT_NEAR(latent["decode_ms_at_least"].get<double>(), read / 4.19e12 * 1e3, 0.1) << latent;
+  EXPECT_NEAR(latent["decode_ms_at_least"].get<double>(), read / (1.15 * 4.19e12) * 1e3, 0.1) << latent;
+  EXPECT_LT(latent["decode_ms_at_least"].get<double>(), read / 4.49e12 * 1e3)
+      << "what our kernel has read on an H200 (docs/attention.md, decoding)";
   // Products of 8-bit weights at the card's ceiling of 8 bits (1979 TFLOP/s), of 4-bit weights in bf16 (789): a bound is one for both.
   const auto prefill = [&](const std::string& more) {
     return answer("memory model --phase inference --model llama-3.1-8b --device h100 --batch 1 --len 4096 " +
