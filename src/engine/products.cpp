@@ -40,7 +40,7 @@ Standing standing(const Tensor& all, double held_bytes, std::int64_t rows, std::
   const Tensor one = several ? Tensor(all.data, all.dtype, {all.shape[1], all.shape[2]}) : all;
   const double of_one = held_bytes > 0 ? held_bytes / double(experts) : double(one.bytes());
   const double missed = several ? std::pow(1 - double(of_token) / double(experts), double(rows) / double(of_token)) : 0;
-  return {one, double(experts) * (1 - missed) * of_one - double(one.bytes())};
+  return {one, std::round(double(experts) * (1 - missed) * of_one) - double(one.bytes())};
 }
 
 Standing all_of(const Tensor& t) {
