@@ -159,9 +159,7 @@ int end_left_over(const std::string& mark) {
   return int(left.size());
 }
 
-}  // namespace
-
-Ended launch(const Launch& l) {
+Ended watched_to_its_end(const Launch& l) {
   std::vector<std::string> settings = l.settings;
   for (char** e = environ; *e; ++e)
     if (std::none_of(l.settings.begin(), l.settings.end(), [&](const std::string& s) { return same_name(s, *e); }))
@@ -199,14 +197,17 @@ Ended launch(const Launch& l) {
   e.exit_code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
   if (WIFSIGNALED(status)) e.by = strsignal(WTERMSIG(status));
   e.asked = launched_asked != 0;
-  e.asked_by = launched_asked;
   e.host_peak_bytes = std::int64_t(used.ru_maxrss) << 10;
   e.left_over = end_left_over(l.mark_of_left_over);
   return e;
 }
 
-void pass_on(const Ended& e) {
-  if (e.asked) std::raise(e.asked_by);
+}  // namespace
+
+Ended launch(const Launch& l) {
+  Ended e = watched_to_its_end(l);
+  if (e.asked && l.stops_us) std::raise(launched_asked);
+  return e;
 }
 
 std::vector<fs::path> files_with(const fs::path& folder, const std::string& ending) {

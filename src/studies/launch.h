@@ -23,22 +23,20 @@ struct Launch {
   std::function<Next()> watch{};
   // Processes that are left when the program has ended are killed if their environment has this text; empty: none is.
   std::string mark_of_left_over{};
+  // A signal that asked to stop meanwhile reaches this program's own handler too, when the program has ended: it stops the rest and names it.
+  bool stops_us = true;
 };
 
 struct Ended {
   int exit_code = 0;   // the program's own; 128 + signal when one ended it
   std::string by;      // a signal's name, or empty
   bool asked = false;  // a signal asked this process to stop meanwhile
-  int asked_by = 0;    // the signal that launch() took
   double wall_s = 0;
   std::int64_t host_peak_bytes = 0;  // resident, of the largest process
   int left_over = 0;                 // processes that were killed
 };
 
 Ended launch(const Launch&);
-
-// Where a caller continues: the signal that launch() took reaches this program's own handler too, which stops the rest and names it.
-void pass_on(const Ended&);
 
 // The files of a folder with this ending, by name. Anything else there belongs to the program.
 std::vector<std::filesystem::path> files_with(const std::filesystem::path& folder, const std::string& ending);

@@ -1,4 +1,7 @@
 // `headroom bench` as a user meets it, with peers that are a script of this test's: cells, ratios, losses, one page of several cards.
+#include <chrono>
+#include <thread>
+
 #include "studies/bench/bench.h"
 #include "tests/cli/program.h"
 
@@ -47,6 +50,19 @@ TEST_F(Bench, PeersTakeTurnsAndLossesAreShown) {
   EXPECT_EQ(cards["means"].size(), 1u);
   EXPECT_EQ(cards["losses"].size(), 2u) << "of each card";
   EXPECT_EQ(cards["cards"][0]["measured"], 1);
+}
+
+TEST_F(Bench, AStopIsHeardWhilePeersAreLookedFor) {
+  put_python(three_cells);
+  put("python", "#!/bin/sh\ntouch " + at("asked") + "\nsleep 3\n");
+  const pid_t child =
+      start({"bench", "--device", "cpu", "--python", at("python"), "--peers", at("peers"), "--db", db_, "--out", at("card.json")}, true);
+  for (int i = 0; i < 1500 && !fs::exists(at("asked")); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  kill(child, SIGINT);
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 1);
+  EXPECT_NE(text_of(at("err")).find("stopped by Ctrl-C after 0 of 6 tables"), std::string::npos) << text_of(at("err"));
 }
 
 TEST_F(Bench, WhatCannotBeHadSaysWhy) {

@@ -218,7 +218,6 @@ Measured measured(const BenchTable& t, const Peers& peers, double minutes_left, 
                           .output = [&](std::string_view text) { said = tail_of(said + std::string(text)); },
                           .watch = [&] { return host.stop() || minutes() > most ? Launch::Next::end : Launch::Next::go_on; }});
   row.seconds = e.wall_s;
-  pass_on(e);
   m.asked_to_stop = e.asked || host.stop();
   const bool cut = !m.asked_to_stop && minutes() > most;
   m.lines = lines_of(t, out);

@@ -68,7 +68,6 @@ Told check_on_card(const Forecast& a, const Told& dry, const ProgramOutput& outp
   check(t.has_value(), Code::io, "--check: the program ended with exit code {} and allocated nothing on the card", ended.exit_code);
   t->row.host_bytes = std::uint64_t(ended.host_peak_bytes);
   t->stopped = ended.asked;
-  pass_on(ended);
   if (ended.exit_code != 0) {
     t->row.status = Status::failed;
     t->row.why = t->ended = fmt::format("exit code {}", ended.exit_code);

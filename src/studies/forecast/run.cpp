@@ -285,7 +285,6 @@ DryRun run_dry(const DryRunAsked& asked) {
     return Launch::Next::go_on;
   };
   run.ended = launch(launching);
-  pass_on(run.ended);
   check_whole(folder.path());
   for (const dry::Process& process : dry::read_record(folder.path().string())) {
     run.processes.push_back(story_of(process));

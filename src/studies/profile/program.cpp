@@ -35,8 +35,11 @@ ProgramRun run_profiled(const std::vector<std::string>& command, std::string lib
   std::vector<std::string> settings = listening(folder.path().string(), Observed::no);
   settings.insert(settings.end(), {"CUDA_INJECTION64_PATH=" + library, "NVTX_INJECTION64_PATH=" + library,
                                    "HEADROOM_PROFILE_FOLDER=" + folder.path().string()});
-  const Ended ended =
-      launch({.who = "profile", .advice = "give step, attention, or -- and a program", .command = command, .settings = settings});
+  const Ended ended = launch({.who = "profile",
+                              .advice = "give step, attention, or -- and a program",
+                              .command = command,
+                              .settings = settings,
+                              .stops_us = false});
   run.wall_s = ended.wall_s;
   run.exit_code = ended.exit_code;
   run.ended_by = ended.by;
