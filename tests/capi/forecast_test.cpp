@@ -166,7 +166,9 @@ TEST(CMemoryAsPytorch, IsTheStudysAccount) {
   // Its norms, positions and biases are not those of the account: no number is better than another model's.
   refuse(headroom_memory_as_pytorch, R"({"model": {"model_type": "gpt2", "n_embd": 64, "n_layer": 1, "n_head": 4}})", HEADROOM_UNSUPPORTED,
          "PyTorch's step of given is not known");
-  refuse(headroom_memory_as_pytorch, R"({"model": "small", "adam": "lion"})", HEADROOM_BAD_ARGUMENT, "there is no 'lion'");
+  refuse(headroom_memory_as_pytorch, R"({"model": "small", "adam": "eve"})", HEADROOM_BAD_ARGUMENT, "there is no 'eve'");
+  refuse(headroom_memory_as_pytorch, R"({"model": "small", "adam": "lion"})", HEADROOM_BAD_ARGUMENT,
+         "headroom forecast -- CMD counts a program");
   refuse(headroom_memory_as_pytorch, R"({"model": "small", "keeps": "input"})", HEADROOM_BAD_ARGUMENT, "an unknown key 'keeps'");
   const Json larger =
       ask(headroom_memory_as_pytorch, R"({"model": "small", "len": 256, "batch": 2, "precision": "bf16", "attention": "flash",

@@ -39,9 +39,10 @@ bool counts_only(const std::string& arguments) {
   return std::regex_match(arguments, counted) && !std::regex_search(arguments, measured);
 }
 
-// Our kernels run from sm_80 on: of older cards, only what PyTorch takes there is counted.
+// Our kernels run from sm_80 on: of older cards, only what PyTorch and servers take there is counted.
 bool asks_for_our_step_before_ampere(const std::string& arguments) {
-  static const std::regex ours("^(memory model|plan)( .*)?$"), theirs(" --as pytorch"), older(" --device (t4|v100|mi300x)");
+  static const std::regex ours("^(memory model|plan)( .*)?$"), theirs(" --as pytorch| --phase inference"),
+      older(" --device (t4|v100|mi300x)");
   return std::regex_match(arguments, ours) && !std::regex_search(arguments, theirs) && std::regex_search(arguments, older);
 }
 
