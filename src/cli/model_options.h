@@ -39,7 +39,7 @@ bool names_precision(const CLI::App&);
 // --device: the machine here, or any that devices.json or a file describes.
 Device described_device(const Common&);
 // The device of an account, which needs no machine: without --device a GPU that is here, else an H200; the same for our step and PyTorch's.
-// With --memory such an H200 is a card of that memory: nobody asked about an H200.
+// With --memory alone it is named a card of that memory, because no H200 was asked for.
 Device account_device(const Common&, std::optional<std::uint64_t> memory = {});
 bool is_here(const Common&);  // whether the device that --device names is here
 

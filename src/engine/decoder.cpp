@@ -156,8 +156,7 @@ void check_pytorch_account(const Decoder& d) {
   const std::string more = d.trained() ? more_than_llama(d) : d.untrained;
   check(more.empty(), Code::unsupported,
         "PyTorch's step of {} is not known: it has {}; leave --as pytorch out for this library's step, or put headroom forecast -- in "
-        "front of "
-        "a program that trains it",
+        "front of a program that trains it",
         d.name, more);
 }
 

@@ -99,8 +99,8 @@ TEST(Serving, TheCacheHasItsTypeItsPagesAndItsWindows) {
   EXPECT_EQ(held(mixed, {.batch = 1, .len = 4096}).cache, (12ull * 4096 + 12 * 128) * 2 * 8 * 64 * 2) << "every second layer sees 128";
 }
 
-// Bytes of a token's keys and values, as "Insights into DeepSeek-V3" (arXiv 2505.09343, table 1) compares them: a token decoded against
-// one position more reads those bytes more, whatever its attention.
+// Bytes of a position's keys and values by hand, of 2 bytes a number: 61 layers of 576, 80 of 2 · 8 · 128, 126 of 2 · 8 · 128. A token decoded
+// against one position more reads those bytes more, whatever its attention.
 TEST(Serving, ATokenReadsTheCacheAndNothingMore) {
   for (const auto& [name, bytes] : {std::pair{"DeepSeek-V3", 70'272}, {"Qwen2.5-72B", 327'680}, {"Llama-3.1-405B", 516'096}}) {
     const Decoder d = published(name);

@@ -29,6 +29,9 @@ std::string rows_fit_in_words(const Room& room, const Device& device, const std:
   return fits_in_words(room, device, std::size_t(std::ranges::count(rows, true, &Row::fits)), rows.size());
 }
 
+// " As it is it takes 4 such GPUs …", where so many hold it; else empty.
+std::string as_it_is_in_words(std::optional<int> gpus);
+
 // Less than this share of a peak is noise: a way that saves less is not shown.
 constexpr double noise_share = 0.005;
 constexpr bool is_noise(std::uint64_t now, std::uint64_t then, double share = noise_share) {

@@ -130,10 +130,11 @@ void say_what_is_counted(const ModelMemory& m, const Room& room, Record& r) {
         Note{fmt::format("Bytes are of one of {} GPUs under tensor parallelism: heads, feed-forward columns and vocabulary divided, two "
                          "all-reduces a layer.",
                          m.ranks.count)}});
-  r.add(
-      Part{Note{"A layer with a sliding window caches no more than that. Prefill reads one prompt after another, beside the caches of all "
-                "sequences; decode makes one token for each sequence against the whole cache. Times are lower bounds, tokens per second "
-                "an upper one: every op at its ceiling, nothing between them, memory at its datasheet's rate."}});
+  r.add(Part{Note{
+      "A layer with a sliding window caches no more than that. Prefill reads one prompt after another, beside the caches of all "
+      "sequences; decode makes one token for each sequence against the whole cache. Times are lower bounds, tokens per second "
+      "an upper one: every op at its ceiling, nothing between them. Memory is read at its datasheet's rate, or 1.15 times as fast as a "
+      "copy was measured."}});
   if (d.has_experts())
     r.add(Part{Note{"Every token chooses its experts evenly and by itself: the weights of those that some token chose are read."}});
   if (std::ranges::any_of(d.layers, [](const auto& l) { return l.attention.latent(); }))

@@ -250,9 +250,7 @@ std::string answer_of(const std::vector<ModelMemoryRow>& rows, const Room& room,
                     needs = words(room.needed_bytes(together.peak));
   answer += together.fits ? fmt::format(" Least that would fit: {}: {}.", ways, needs)
                           : fmt::format(" No combination here makes it fit; the nearest, {}, needs {}.", ways, needs);
-  if (const auto n = gpus_that_hold(last, s.device, s.memory_bytes))
-    answer += fmt::format(" As it is it takes {} such GPUs (--gpus {} --shard everything).", *n, *n);
-  return answer;
+  return answer + as_it_is_in_words(gpus_that_hold(last, s.device, s.memory_bytes));
 }
 
 Outcome memory_of_steps(const ModelMemory& s) {

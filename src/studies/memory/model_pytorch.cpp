@@ -260,9 +260,7 @@ std::string answer_of(const std::vector<PyTorchModelRow>& rows, const Room& room
                     needs = words(room.needed_bytes(together.peak));
   answer += together.fits ? fmt::format(". Least that would fit: {}: {}.", ways, needs)
                           : fmt::format(". No way known here makes it fit; the nearest, {}, needs {}.", ways, needs);
-  if (const auto n = gpus_that_hold(last, asked.device, asked.memory_bytes))
-    answer += fmt::format(" As it is it takes {} such GPUs (--gpus {} --shard everything).", *n, *n);
-  return answer;
+  return answer + as_it_is_in_words(gpus_that_hold(last, asked.device, asked.memory_bytes));
 }
 
 }  // namespace

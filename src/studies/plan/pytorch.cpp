@@ -255,31 +255,40 @@ Table table_of_ways(const std::vector<BestOfWay>& ways, const Room& room, const 
       rows);
 }
 
+// The names of those ways that `told` tells something of (a reason and the way's words), together for each reason.
+using NamesOfReason = std::vector<std::pair<std::string, std::vector<std::string>>>;
+NamesOfReason by_reason(const std::vector<BestOfWay>& ways, auto&& told) {
+  NamesOfReason all;
+  for (const BestOfWay& w : ways) {
+    const std::optional<std::pair<std::string, std::string>> one = told(w);
+    if (!one) continue;
+    auto at = std::ranges::find(all, one->first, &NamesOfReason::value_type::first);
+    if (at == all.end()) at = all.insert(at, {one->first, {}});
+    at->second.push_back(one->second);
+  }
+  return all;
+}
+
 // Which ways fit as the programs of bench/peers do them, where others of the same description would not, and why.
 std::vector<std::string> which_may_not_fit(const std::vector<BestOfWay>& ways, const Room& room) {
-  std::vector<std::pair<std::string, std::vector<std::string>>> of_reason;
-  for (const BestOfWay& w : ways) {
-    if (!w.fits || room.holds(w.open.at_most)) continue;
-    auto at = std::ranges::find(of_reason, w.open.why, [](const auto& r) { return r.first; });
-    if (at == of_reason.end()) at = of_reason.insert(at, {w.open.why, {}});
-    at->second.push_back(fmt::format("{} (up to {})", w.way->name, bytes_in_words(double(room.needed_bytes(w.open.at_most)))));
-  }
   std::vector<std::string> said;
-  for (const auto& [why, names] : of_reason) said.push_back(fmt::format("Some programs would not fit with {}: {}.", joined(names), why));
+  const auto told = [&](const BestOfWay& w) -> std::optional<std::pair<std::string, std::string>> {
+    if (!w.fits || room.holds(w.open.at_most)) return {};
+    return {{w.open.why, fmt::format("{} (up to {})", w.way->name, bytes_in_words(double(room.needed_bytes(w.open.at_most))))}};
+  };
+  for (const auto& [why, names] : by_reason(ways, told))
+    said.push_back(fmt::format("Some programs would not fit with {}: {}.", joined(names), why));
   return said;
 }
 
 // Which ways have no time, and why.
 std::vector<std::string> why_no_times(const std::vector<BestOfWay>& ways) {
-  std::vector<std::pair<std::string, std::vector<std::string>>> of_reason;
-  for (const BestOfWay& w : ways) {
-    if (w.time.ms) continue;
-    auto at = std::ranges::find(of_reason, w.time.ms_by, [](const auto& r) { return r.first; });
-    if (at == of_reason.end()) at = of_reason.insert(at, {w.time.ms_by, {}});
-    at->second.emplace_back(w.way->name);
-  }
   std::vector<std::string> said;
-  for (const auto& [why, names] : of_reason)
+  const auto told = [](const BestOfWay& w) -> std::optional<std::pair<std::string, std::string>> {
+    if (w.time.ms) return {};
+    return {{w.time.ms_by, w.way->name}};
+  };
+  for (const auto& [why, names] : by_reason(ways, told))
     said.push_back(fmt::format("No ms{}: {}.", names.size() == ways.size() ? "" : " for " + joined(names, "; "), why));
   return said;
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "studies/memory/pytorch/compiled.h"
+#include "studies/memory/pytorch/optimizer.h"
 #include "studies/memory/pytorch/watch.h"
 
 namespace headroom::studies::pytorch {
@@ -41,12 +42,10 @@ struct Model {
   Parameter embed, norm_weight;
   Matrix head;
   std::vector<BlockWeights> blocks;
-  std::vector<Group> groups;     // of each block, and of what is left
-  std::vector<Value> standing;   // shards, buckets of DDP, scales of packed weights
-  std::vector<Value> state;      // the optimizer's
-  std::uint64_t host_bytes = 0;  // the same, on the host
+  std::vector<Group> groups;    // of each block, and of what is left
+  std::vector<Value> standing;  // shards, buckets of DDP, scales of packed weights
   std::vector<Parameter> trained;
-  std::vector<Shape> updated;  // what the optimiser sees
+  Optimizer optimizer;
   Value cos, sin;
   Compiled compiled;
   Value left_over, scattered;  // FSDP2 frees a gathered buffer after the next gather, a scattered one before the next scatter
@@ -68,11 +67,20 @@ struct Model {
     return {&b.norm1, &b.norm2, &b.q.weight, &b.k.weight, &b.v.weight, &b.o.weight, &b.up.weight, &b.gate.weight, &b.down.weight};
   }
 
-  Model(Eager& t, const LanguageModel& asked) : torch(t), m(asked), compiled(t, sizes_of(asked)) {
+  static DType held_in(const LanguageModel& m) { return m.lora > 0 || m.parameters == Parameters::half ? m.precision.dtype : DType::f32; }
+  static DType updated_in(const LanguageModel& m) {  // adapters are FP32
+    return m.lora > 0 && m.parameters == Parameters::whole ? DType::f32 : held_in(m);
+  }
+
+  Model(Eager& t, const LanguageModel& asked)
+      : torch(t),
+        m(asked),
+        low(asked.precision.dtype),
+        held(held_in(asked)),
+        optimizer(t, asked, updated_in(asked)),
+        compiled(t, sizes_of(asked)) {
     kv_heads = m.key_heads();
     dim = m.dim_of_head();
-    low = m.precision.dtype;
-    held = m.lora > 0 || m.parameters == Parameters::half ? low : DType::f32;
     const std::int64_t w = m.width, qw = m.heads * dim, kw = kv_heads * dim;
     const auto matrix = [&](const char* name, std::int64_t out, std::int64_t in, bool adapt = true) {
       {
@@ -104,7 +112,7 @@ struct Model {
     sin = torch.make("sin", turns, {m.len, dim / 2});
     if (m.sharded()) shard_all();
     for (const Parameter& p : trained)
-      if (!m.sharded()) updated.push_back(p.value.shape);
+      if (!m.sharded()) optimizer.sees(p.value.shape);
     if (m.gpus > 1 && !m.sharded()) make_buckets();
   }
 
@@ -127,7 +135,7 @@ struct Model {
   Parameter adapter(const std::string& name, Shape s) {
     { const Value drawn = torch.make("initial values, not yet scaled", DType::f32, s); }
     params += std::uint64_t(s.count());
-    return adapter_of(torch.parameter(name, updates_in(), s));
+    return adapter_of(torch.parameter(name, optimizer.type(), s));
   }
   Parameter adapter_of(Parameter p) {
     trained.push_back(p);
@@ -142,7 +150,7 @@ struct Model {
       Shape local = p.value.shape;
       local.dim[0] = up_to(local.dim[0], m.gpus) / m.gpus;
       standing.push_back(torch.make(std::string(name) + ", this rank's part", held, local));
-      updated.push_back(local);
+      optimizer.sees(local);
       const Shape real = p.value.shape;
       Shape padded = real;
       padded.dim[0] = local.dim[0] * m.gpus;
@@ -434,100 +442,6 @@ struct Model {
     if (m.gpus > 1 && !m.sharded()) return;  // of a bucket only the view goes
     for (const Parameter& p : trained) *p.grad = {};
   }
-
-  // The optimizer's state of one parameter.
-  static constexpr std::int64_t in_8_bits = 4096, paged_from = 100'000;  // numbers, of bitsandbytes
-  void make_state(const Shape& s) {
-    const std::int64_t n = s.count();
-    const auto moments = [&](DType type) {
-      for (auto name : {"Adam's first moment", "Adam's second moment"}) state.push_back(torch.make(name, type, s));
-    };
-    switch (m.adam) {
-      case Adam::sgd: return;
-      case Adam::offloaded: host_bytes += 4 * std::uint64_t(n) * size_of(updates_in()); return;  // parameter, gradient, two moments
-      case Adam::adafactor:
-        if (s.rank < 2) return state.push_back(torch.make("Adafactor's variance", updates_in(), s));
-        state.push_back(torch.make("Adafactor's rows", updates_in(), {s[0], 1}));
-        state.push_back(torch.make("Adafactor's columns", updates_in(), {1, s[1]}));
-        return;
-      case Adam::fused: state.push_back(torch.make("Adam's step count", DType::f32, {1})); [[fallthrough]];
-      case Adam::foreach: return moments(updates_in());
-      case Adam::eight_bit:
-      case Adam::paged: break;
-    }
-    if (n < in_8_bits) return moments(updates_in());
-    if (m.adam == Adam::paged && n >= paged_from)
-      host_bytes += 2 * std::uint64_t(n);
-    else
-      moments(DType::u8);
-    for (auto name : {"scales of first moments", "scales of second moments"})
-      state.push_back(torch.make(name, DType::f32, {(n + 255) / 256}));
-  }
-  void make_tables() {
-    if (m.adam == Adam::eight_bit || m.adam == Adam::paged)
-      for (auto name : {"values of 8 bits, first moments", "values of 8 bits, second moments"})
-        state.push_back(torch.make(name, DType::f32, {256}));
-  }
-  // What the update of one parameter by itself allocates and frees again.
-  Value temporary_of(const Shape& s) {
-    const bool any = m.adam == Adam::adafactor || (m.adam == Adam::foreach && m.in_backward);
-    return any ? torch.make("update of one parameter", updates_in(), s) : Value{};
-  }
-  void update() {
-    if (state.empty() && host_bytes == 0) {
-      for (const Shape& s : updated) make_state(s);
-      make_tables();
-    }
-    torch.launched([this](Launches& to) { launch_update(to); });
-    if (m.adam != Adam::foreach) {
-      for (const Shape& s : updated) const Value one = temporary_of(s);
-      return;
-    }
-    std::vector<Value> roots;
-    for (const Shape& s : updated) roots.push_back(torch.make("root of the second moment", updates_in(), s));
-  }
-  void launch_update(Launches& to) const {
-    std::int64_t numbers = 0;
-    for (const Shape& s : updated) numbers += s.count();
-    const DType t = updates_in();
-    switch (m.adam) {
-      case Adam::fused: return to.fused_adam(numbers, t);
-      case Adam::sgd: return to.list("BinaryOpListAlpha", numbers, t, 2, 2);
-      case Adam::foreach:  // weight decay, first moment, second moment in two, root, its correction, epsilon, parameters
-        to.list("BinaryOpScalar", numbers, t, 1, 1);
-        to.list("TernaryOpScalar", numbers, t, 2, 2);
-        to.list("BinaryOpScalar", numbers, t, 1, 1);
-        to.list("PointwiseOpScalar", numbers, t, 3, 3);
-        to.list("UnaryOp", numbers, t, 2, 1);
-        to.list("BinaryOpScalarList", numbers, t, 1, 1);
-        to.list("BinaryOpScalar", numbers, t, 1, 1);
-        return to.list("PointwiseOpScalarList", numbers, t, 3, 3);
-      case Adam::eight_bit:  // a kernel for each parameter: it reads the gradient, and reads and writes parameter and two moments
-        for (const Shape& s : updated) {
-          const double moments = s.count() < in_8_bits ? 16 : 4;
-          to.kernel(Kernel::other, s.count(), double(s.count()) * (3 * double(size_of(t)) + moments));
-        }
-        return;
-      case Adam::paged:
-      case Adam::offloaded:
-      case Adam::adafactor: return;
-    }
-  }
-  // register_post_accumulate_grad_hook: a step for each parameter, whose gradient then goes.
-  void update_in_backward() {
-    make_tables();
-    for (const Parameter& p : trained)
-      *p.arrived = [this, grad = p.grad, shape = p.value.shape, known = false]() mutable {
-        const Phase before = torch.memory().phase();
-        torch.memory().enter(Phase::optimizer);
-        if (!known) make_state(shape);
-        known = true;
-        { const Value one = temporary_of(shape); }
-        *grad = {};
-        torch.memory().enter(before);
-      };
-  }
-  DType updates_in() const { return m.lora > 0 && m.parameters == Parameters::whole ? DType::f32 : held; }  // adapters are FP32
 };
 
 // Two steps; what is read is the second's, when Adam's moments are there. Of many micro-batches those that change nothing are left out, but for the
@@ -547,7 +461,7 @@ LanguageModelAccount run(Process& process, const LanguageModel& m, Watch& watch,
   const Value tokens = torch.make("tokens", DType::i64, {m.batch, m.len + 1}),
               inputs = torch.make("input tokens", DType::i64, {m.batch, m.len}),
               targets = torch.make("target tokens", DType::i64, {m.batch, m.len});
-  if (m.in_backward && m.until == Until::update) model.update_in_backward();
+  if (m.in_backward && m.until == Until::update) model.optimizer.update_in_backward(model.trained);
   torch.write_launches(launches);
   for (int step = 0; step < (m.until == Until::update ? 2 : 1); ++step) {
     watch.start();
@@ -574,7 +488,7 @@ LanguageModelAccount run(Process& process, const LanguageModel& m, Watch& watch,
     out.train_peak_bytes = memory.peak(), out.held_bytes = memory.live(), out.reserved_bytes = memory.reserved();
     if (m.until != Until::update) break;
     enter(Phase::optimizer);
-    if (!m.in_backward) model.update();
+    if (!m.in_backward) model.optimizer.update();
     if (launches) launches->end_step();
     out.train_peak_bytes = memory.peak();
     model.zero_grad();
@@ -582,7 +496,7 @@ LanguageModelAccount run(Process& process, const LanguageModel& m, Watch& watch,
     out.held_bytes = memory.live(), out.reserved_bytes = memory.reserved();
   }
   watch.stop();
-  out.host_bytes = model.host_bytes;
+  out.host_bytes = model.optimizer.host_bytes();
   const auto residual = m.precision.dtype != DType::f32 && (m.lora > 0 || m.parameters == Parameters::half) ? 2 : 4;
   if (m.offload_inputs) out.host_bytes += std::uint64_t(m.layers * m.batch * m.len * m.width * residual);
   out.account.before_backward_bytes = out.before_backward_bytes;
@@ -629,88 +543,6 @@ ModelProbe probe_of(const LanguageModel& m) {  // every size different, and ever
 }
 
 }  // namespace
-
-std::string_view in_words(Adam a) {
-  switch (a) {
-    case Adam::foreach: return "AdamW as PyTorch defaults (foreach, one temporary as large as all parameters)";
-    case Adam::fused: return "AdamW fused";
-    case Adam::eight_bit: return "bitsandbytes' 8-bit AdamW";
-    case Adam::paged: return "bitsandbytes' paged 8-bit AdamW, whose moments are in host memory";
-    case Adam::offloaded: return "torchao's CPUOffloadOptimizer, whose moments are the host's";
-    case Adam::adafactor: return "torch.optim.Adafactor";
-    case Adam::sgd: return "SGD without momentum";
-  }
-  return "";
-}
-
-bool measured_choices(const LanguageModel& m) {
-  return m.adam <= Adam::eight_bit && !m.in_backward && m.loss == Loss::whole && m.selective == Selective::none && !m.offload_inputs &&
-         m.base == Base::precision && (m.lora == 0 || m.parameters == Parameters::whole);
-}
-
-void check(const LanguageModel& m) {
-  check(m.width > 0 && m.ffn > 0 && m.layers > 0 && m.heads > 0 && m.vocab > 0 && m.batch > 0 && m.len > 0, Code::bad_argument,
-        "--as pytorch: vocab, width, ffn, layers, heads, batch and len must be at least 1");
-  check(m.kv_heads == 0 || (m.kv_heads > 0 && m.heads % m.kv_heads == 0), Code::bad_argument,
-        "--as pytorch: kv_heads {} must divide heads {}", m.kv_heads, m.heads);
-  check(size_of(m.precision.dtype) >= 2, Code::unsupported, "--as pytorch: torch.autocast has no fp8; ask for fp32, tf32, bf16 or fp16");
-  const bool half = m.parameters == Parameters::half;
-  check(!half || size_of(m.precision.dtype) == 2, Code::bad_argument,
-        "--as pytorch --parameters half: parameters are in the precision; choose --precision bf16 or fp16");
-  check(m.base == Base::precision || m.lora > 0, Code::bad_argument,
-        "--as pytorch --base 4bit: only what --lora freezes is packed; add --lora R");
-  check(m.base == Base::precision || size_of(m.precision.dtype) == 2, Code::bad_argument,
-        "--as pytorch --base 4bit: weights are written out in the precision; choose --precision bf16 or fp16");
-  check(m.selective == Selective::none || (m.keep == engine::Keeping{} && m.compile == Compile::none), Code::bad_argument,
-        "--as pytorch --selective {}: accounted for without --keep and --compile; leave them out", names_of<Selective>.of(m.selective));
-  check(!m.offload_inputs || (m.keep == engine::Keeping{engine::Keep::input} && m.gpus == 1), Code::bad_argument,
-        "--as pytorch --offload-activations: accounted for with --keep input on one GPU");
-  check(!m.in_backward || (m.gpus == 1 && m.accumulate == 1), Code::bad_argument,
-        "--as pytorch --optimizer-in-backward: no gradient waits, so none can be added up or reduced; leave --accumulate and --gpus out");
-  check(m.loss == Loss::whole || m.compile != Compile::model, Code::bad_argument,
-        "--as pytorch --loss {}: with --compile model the loss is in the graph; choose --compile blocks", names_of<Loss>.of(m.loss));
-  check(m.adam != Adam::adafactor || !m.sharded(), Code::bad_argument,
-        "--as pytorch --adam adafactor: its rows and columns are accounted for on one GPU; leave --shard out");
-  using engine::Keep;
-  check(m.keep.levels.size() == 1 && (m.keep.first() == Keep::everything || m.keep.first() == Keep::input) && m.keep.host == 0,
-        Code::bad_argument,
-        "--as pytorch --keep {}: torch.utils.checkpoint keeps the inputs of blocks or nothing; choose from everything, input, groups:K, "
-        "groups:K:everything",
-        WordsOf<engine::Keeping>::to(m.keep));
-  check(m.keep.group <= m.layers, Code::bad_argument, "--as pytorch --keep groups:{}: the model has {} blocks", m.keep.group, m.layers);
-  check(m.compile == Compile::none ||
-            (m.fused_attention && m.keep.group == 1 && (m.lora == 0 || (m.compile == Compile::blocks && m.parameters == Parameters::half))),
-        Code::bad_argument,
-        "--as pytorch --compile {}: accounted for with --attention flash, without groups of blocks, and of --lora with --compile blocks "
-        "--parameters half",
-        names_of<Compile>.of(m.compile));
-  check(m.compile != Compile::model || (m.gpus == 1 && m.keep == engine::Keeping{}), Code::bad_argument,
-        "--as pytorch --compile model: accounted for on one GPU, with --keep everything; choose --compile blocks");
-  check(m.shard != engine::Sharding::optimizer, Code::bad_argument,
-        "--as pytorch --shard optimizer: FSDP2 has no such setting; choose from none (DDP), gradients (weights kept until backward), "
-        "everything");
-  check(m.shard == engine::Sharding::none || m.gpus > 1, Code::bad_argument, "--as pytorch --shard {}: there is one rank; name --gpus",
-        name_of(m.shard));
-  check(m.gpus == 1 || m.lora == 0, Code::bad_argument,
-        "--as pytorch --lora {}: adapters are accounted for on one GPU; leave --gpus out. With DDP each GPU holds that and the buckets of "
-        "the "
-        "adapters' gradients; headroom forecast -- CMD counts a program on several",
-        m.lora);
-  check(!m.sharded() || m.keep.group == 1, Code::bad_argument,
-        "--as pytorch --shard {} --keep groups: FSDP2 is accounted for with one group of parameters a block; choose --keep everything or "
-        "input",
-        name_of(m.shard));
-}
-
-std::string why_not_timed(const LanguageModel& m) {
-  if (m.until != Until::update) return "a part of a step is not timed";
-  if (m.gpus > 1) return "what several GPUs send to each other is not timed here; headroom forecast -- CMD times a program on them";
-  if (m.compile != Compile::none) return "kernels that torch.compile makes are not timed here; headroom forecast -- CMD times a program";
-  if (m.adam > Adam::eight_bit && m.adam != Adam::sgd) return "this optimizer is not timed here";
-  if (m.in_backward) return "an optimizer's step inside backward is not timed here";
-  if (m.offload_inputs) return "checkpoints on the host are not timed here";
-  return "";
-}
 
 Launches launches_of(const LanguageModel& m, int sm) {
   check(m);

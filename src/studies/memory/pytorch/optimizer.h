@@ -1,0 +1,38 @@
+// The optimizer of a step as PyTorch: the state of each parameter, what an update allocates for a moment, and what it launches.
+#pragma once
+#include <vector>
+
+#include "studies/memory/pytorch/eager.h"
+#include "studies/memory/pytorch/language_model.h"
+#include "studies/memory/pytorch/launches.h"
+
+namespace headroom::studies::pytorch {
+
+class Optimizer {
+ public:
+  Optimizer(Eager& torch, const LanguageModel& m, DType type) : torch_(torch), adam_(m.adam), in_backward_(m.in_backward), type_(type) {}
+
+  void sees(const Shape& parameter) { updated_.push_back(parameter); }  // or this rank's part of it
+  void update();                                                        // the first one makes the state
+  // register_post_accumulate_grad_hook: a step for each parameter, whose gradient then goes.
+  void update_in_backward(const std::vector<Parameter>& trained);
+
+  DType type() const { return type_; }  // of what is updated
+  std::uint64_t host_bytes() const { return host_bytes_; }
+
+ private:
+  void make_state(const Shape&);  // of one parameter
+  void make_tables();
+  Value temporary_of(const Shape&);  // what the update of one parameter by itself allocates and frees again
+  void launch(Launches&) const;
+
+  Eager& torch_;
+  Adam adam_;
+  bool in_backward_;
+  DType type_;
+  std::vector<Shape> updated_;
+  std::vector<Value> state_;
+  std::uint64_t host_bytes_ = 0;  // of the state that is the host's
+};
+
+}  // namespace headroom::studies::pytorch
