@@ -1,5 +1,5 @@
-# The CUDA rooms: src/gpu, *.cu (by nvcc) and *_host.cpp (their host side, by the C++ compiler), and Hopper's attention in instances
-# that are generated into the build folder. Without CUDA, files called no_cuda.cpp refuse in place of kernels.
+# libheadroom_cuda.so: *.cu (by nvcc), src/gpu/cuda and *_cuda.cpp (which call CUDA, by the C++ compiler), and attention in instances that are
+# generated into the build folder. The rest of the sources is the program's, and says no word of CUDA's.
 set(cuda_found OFF)
 if(NOT HEADROOM_CUDA STREQUAL "OFF")
   include(CheckLanguage)
@@ -26,7 +26,8 @@ if(HEADROOM_HAS_CUDA)
   find_package(CUDAToolkit REQUIRED)
 endif()
 
-# A source in the build folder that instantiates templates; its path is appended to the list called `files`. LINES are whole instances; FORWARD and
+# A source in the build folder that instantiates templates; its path is appended to the list called `files`, and what the library offers of it
+# (src/gpu/beside.h) to HEADROOM_OFFERS. LINES are whole instances; FORWARD and
 # BACKWARD (with each of WANTS) and WIDE (with each of WANTS_WIDE) are the shapes of start_forward and start_backward; DROPPING_FORWARD,
 # DROPPING_BACKWARD (with each of WANTS_DROPPING) and DROPPING_WIDE those of the same with dropout.
 # The lists themselves stand beside the kernels: src/ops/attention/sm80/instances.cmake and sm90/instances.cmake.
@@ -53,6 +54,12 @@ function(headroom_instances files name header namespace)
       endforeach()
     endforeach()
   endforeach()
+  set(offers ${lines})
+  list(TRANSFORM offers REPLACE "\\(.*" "")
+  list(TRANSFORM offers PREPEND "    beside::offer<")
+  list(TRANSFORM offers APPEND ">(),\n")
+  string(CONCAT offers ${offers})
+  set(HEADROOM_OFFERS "${HEADROOM_OFFERS}namespace ${namespace} {\nconst beside::Offers of_${name}{\n${offers}};\n}\n" PARENT_SCOPE)
   list(TRANSFORM lines PREPEND "template void ")
   list(TRANSFORM lines APPEND "\;\n")
   string(CONCAT body ${lines})
@@ -61,16 +68,11 @@ function(headroom_instances files name header namespace)
   set(${files} ${${files}} ${file} PARENT_SCOPE)
 endfunction()
 
-# HOST are the sources of the host's side. They are objects of their own: only they see CUDA's headers, so everything else compiles as it does
-# on a machine without CUDA, and a compiler cache serves both builds.
-function(headroom_add_cuda target host)
-  add_library(headroom_cuda_host OBJECT ${host})
-  target_include_directories(headroom_cuda_host PRIVATE $<TARGET_PROPERTY:${target},INCLUDE_DIRECTORIES> ${CUDAToolkit_INCLUDE_DIRS})
-  target_compile_definitions(headroom_cuda_host PRIVATE $<TARGET_PROPERTY:${target},COMPILE_DEFINITIONS>)
-  target_compile_options(headroom_cuda_host PRIVATE -fno-math-errno -fno-trapping-math)
-  target_link_libraries(headroom_cuda_host PRIVATE fmt::fmt nlohmann_json::nlohmann_json)
-  set_target_properties(headroom_cuda_host PROPERTIES UNITY_BUILD_MODE GROUP)
-  target_sources(${target} PRIVATE $<TARGET_OBJECTS:headroom_cuda_host>)
+# libheadroom_cuda.so: the kernels, and what calls CUDA's runtime, driver and tools. The program opens it at run time (src/gpu/beside.h), so that
+# the program is one build for machines with a GPU and without. The standard library and fmt are inside (not libgcc_s: the static one asks for a newer
+# glibc than a wheel may), and nothing but its one symbol is visible: the same file serves the program, libheadroom.so and the wheel.
+function(headroom_add_kernels)
+  file(GLOB_RECURSE host CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*_cuda.cpp ${PROJECT_SOURCE_DIR}/src/*/offers.cpp ${PROJECT_SOURCE_DIR}/src/gpu/cuda/*.cpp)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cu)
   list(FILTER sources EXCLUDE REGEX "/sm90/[a-z_]+\\.cu$|/product_update(_fp8)?_sm90\\.cu$")  # these are built for sm_90a below
   include(${PROJECT_SOURCE_DIR}/src/ops/attention/sm80/instances.cmake)
@@ -79,45 +81,73 @@ function(headroom_add_cuda target host)
   set(of_any_card ${sources})
   list(FILTER of_any_card INCLUDE REGEX
     "/(activation|adamw|bias|copy|cross_entropy|embedding|gradient_sum|head_norm|layernorm|rank_sum|rmsnorm|rope|stripes|swiglu)_cuda\\.cu$")
+  set(parts headroom_each_card headroom_sm90)
   if(HEADROOM_CUDA_ARCHITECTURES STREQUAL "80-virtual;90-real")
     list(REMOVE_ITEM sources ${of_any_card})
+    list(APPEND parts headroom_any_card)
     add_library(headroom_any_card OBJECT ${of_any_card})
-    set_target_properties(headroom_any_card PROPERTIES UNITY_BUILD OFF CUDA_ARCHITECTURES OFF POSITION_INDEPENDENT_CODE ON)
-    target_include_directories(headroom_any_card PRIVATE ${PROJECT_SOURCE_DIR}/src)
-    target_compile_options(headroom_any_card PRIVATE "--generate-code=arch=compute_80,code=[compute_80,sm_90]" --expt-relaxed-constexpr)
-    target_compile_definitions(headroom_any_card PRIVATE FMT_USE_CONSTEXPR=1)
-    target_link_libraries(headroom_any_card PRIVATE fmt::fmt nlohmann_json::nlohmann_json)
-    target_sources(${target} PRIVATE $<TARGET_OBJECTS:headroom_any_card>)
+    set_target_properties(headroom_any_card PROPERTIES CUDA_ARCHITECTURES OFF)
+    target_compile_options(headroom_any_card PRIVATE "--generate-code=arch=compute_80,code=[compute_80,sm_90]")
   endif()
-  target_sources(${target} PRIVATE ${sources} ${headroom_block_instances})
+  add_library(headroom_each_card OBJECT ${sources} ${headroom_block_instances})
   # Random numbers have the same bits everywhere where products and sums are not contracted.
   set_source_files_properties(${PROJECT_SOURCE_DIR}/src/ops/fill/fill_cuda.cu ${PROJECT_SOURCE_DIR}/src/gpu/fill.cu
-    PROPERTIES COMPILE_OPTIONS --fmad=false)
-  target_link_libraries(${target} INTERFACE $<LINK_ONLY:CUDA::cudart_static>)  # cuBLASLt is opened at run time: src/gpu/cublaslt.h
-  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>)
-  target_compile_definitions(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>)  # fmt 9 doubts nvcc
-  set_source_files_properties(${PROJECT_SOURCE_DIR}/src/studies/precision/gpu.cu PROPERTIES COMPILE_OPTIONS --fmad=false)
+    ${PROJECT_SOURCE_DIR}/src/studies/precision/gpu.cu PROPERTIES COMPILE_OPTIONS --fmad=false)
 
   # A wgmma that ptxas serialises runs at half speed, so it fails the build.
   include(${PROJECT_SOURCE_DIR}/src/ops/attention/sm90/instances.cmake)
-  set(instances ${headroom_sm90_instances})
-  set(product_updates ${PROJECT_SOURCE_DIR}/src/ops/product_update/product_update_sm90.cu
-    ${PROJECT_SOURCE_DIR}/src/ops/product_update/product_update_fp8_sm90.cu)
-  set_source_files_properties(${product_updates} PROPERTIES COMPILE_DEFINITIONS FMT_USE_CONSTEXPR=1)
-  list(APPEND instances ${PROJECT_SOURCE_DIR}/src/ops/attention/sm90/bwd_around.cu ${product_updates})
-  add_library(headroom_sm90 OBJECT ${instances})
-  # UNITY_BUILD: what else is in a file changes a kernel's code, and CMake unites CUDA sources from 3.31 on.
-  set_target_properties(headroom_sm90 PROPERTIES UNITY_BUILD OFF CUDA_ARCHITECTURES 90a-real POSITION_INDEPENDENT_CODE ON
-    RULE_LAUNCH_COMPILE "sh ${PROJECT_SOURCE_DIR}/cmake/refuse_serialised")
-  target_include_directories(headroom_sm90 PRIVATE ${PROJECT_SOURCE_DIR}/src)
-  target_compile_options(headroom_sm90 PRIVATE --expt-relaxed-constexpr)
-  target_sources(${target} PRIVATE $<TARGET_OBJECTS:headroom_sm90>)
+  add_library(headroom_sm90 OBJECT ${headroom_sm90_instances} ${PROJECT_SOURCE_DIR}/src/ops/attention/sm90/bwd_around.cu
+    ${PROJECT_SOURCE_DIR}/src/ops/product_update/product_update_sm90.cu ${PROJECT_SOURCE_DIR}/src/ops/product_update/product_update_fp8_sm90.cu)
+  set_target_properties(headroom_sm90 PROPERTIES CUDA_ARCHITECTURES 90a-real RULE_LAUNCH_COMPILE "sh ${PROJECT_SOURCE_DIR}/cmake/refuse_serialised")
+
+  set(file ${PROJECT_BINARY_DIR}/generated/offers_of_instances.cpp)
+  file(CONFIGURE OUTPUT ${file} @ONLY CONTENT [[#include <cuda_fp8.h>
+
+#include "gpu/beside.h"
+#include "ops/attention/sm80/blocks.h"
+#include "ops/attention/sm80/blocks_tiles.h"
+#include "ops/attention/sm90/bwd.h"
+#include "ops/attention/sm90/fwd_fp8.h"
+#include "ops/attention/sm90/tiles.h"
+#include "ops/attention/sm90/tiles_fp8.h"
+@HEADROOM_OFFERS@]])
+  # What it needs of the rooms below, as its own copy.
+  set(own "")
+  foreach(source base/file base/interrupt base/text base/threads memory/block gpu/edge gpu/place gpu/plan_file
+      ops/attention/documents ops/attention/dropout ops/attention/mask ops/attention/problem)
+    list(APPEND own ${PROJECT_SOURCE_DIR}/src/${source}.cpp)
+  endforeach()
+  find_library(STATIC_FMT NAMES libfmt.a)
+  if(NOT STATIC_FMT)
+    list(APPEND own ${PROJECT_SOURCE_DIR}/cmake/portable/fmt.cpp)
+  endif()
+  add_library(headroom_cuda MODULE ${host} ${own} ${file})
+  foreach(part ${parts})
+    # UNITY_BUILD: what else is in a file changes a kernel's code, and CMake unites CUDA sources from 3.31 on.
+    set_target_properties(${part} PROPERTIES UNITY_BUILD OFF POSITION_INDEPENDENT_CODE ON)
+    target_include_directories(${part} PRIVATE ${PROJECT_SOURCE_DIR}/src)
+    target_compile_options(${part} PRIVATE --expt-relaxed-constexpr)
+    target_compile_definitions(${part} PRIVATE FMT_USE_CONSTEXPR=1)  # fmt 9 doubts nvcc
+    target_link_libraries(${part} PRIVATE fmt::fmt nlohmann_json::nlohmann_json)
+    target_sources(headroom_cuda PRIVATE $<TARGET_OBJECTS:${part}>)
+  endforeach()
+  set(exports ${PROJECT_SOURCE_DIR}/cmake/cuda.map)
+  set_target_properties(headroom_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR} LINK_DEPENDS ${exports} UNITY_BUILD OFF CXX_CLANG_TIDY "")
+  target_include_directories(headroom_cuda PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+  target_compile_options(headroom_cuda PRIVATE $<$<CONFIG:Release>:-O2> -ffunction-sections -fdata-sections)  # of its copies, what is called
+  target_include_directories(headroom_cuda PRIVATE ${PROJECT_SOURCE_DIR}/src $<TARGET_PROPERTY:fmt::fmt,INTERFACE_INCLUDE_DIRECTORIES>)
+  target_compile_definitions(headroom_cuda PRIVATE HEADROOM_VERSION="${PROJECT_VERSION}" HEADROOM_LIBRARY_FROM_BIN="${library_from_bin}")
+  target_link_libraries(headroom_cuda PRIVATE $<$<BOOL:${STATIC_FMT}>:${STATIC_FMT}> Threads::Threads ${CMAKE_DL_LIBS}
+    CUDA::cudart_static)  # cuBLASLt is opened at run time: src/gpu/cublaslt.h
+  target_link_options(headroom_cuda PRIVATE -static-libstdc++ LINKER:--exclude-libs,ALL LINKER:--gc-sections LINKER:--no-undefined
+    LINKER:--version-script=${exports})
+  install(TARGETS headroom_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endfunction()
 
 # What `headroom profile -- …` puts into other programs: the standard library is inside, nothing but its two doors is visible.
 function(headroom_add_inject)
   set(folder ${PROJECT_SOURCE_DIR}/src/instruments/profile)
-  add_library(headroom_inject SHARED ${folder}/inject/inject.cpp ${folder}/cupti_host.cpp)
+  add_library(headroom_inject SHARED ${folder}/inject/inject.cpp ${folder}/cupti_cuda.cpp)
   set(exports ${PROJECT_SOURCE_DIR}/cmake/inject.map)
   set_target_properties(headroom_inject PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR} LINK_DEPENDS ${exports})
   target_include_directories(headroom_inject PRIVATE ${PROJECT_SOURCE_DIR}/src ${CUDAToolkit_INCLUDE_DIRS})
@@ -130,5 +160,6 @@ endfunction()
 # For the scripts of bench/peers.
 function(headroom_add_gpu_peers)
   add_library(headroom_variants SHARED EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/bench/peers/variants.cpp)
+  add_dependencies(headroom_variants headroom_cuda)
   target_link_libraries(headroom_variants PRIVATE headroom_core)
 endfunction()

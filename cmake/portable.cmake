@@ -1,7 +1,7 @@
 # What the Python wheel holds. lib/libheadroom.so: the objects of the ordinary library and of the program, with everything linked in but glibc
 # and libgcc_s (which is part of every manylinux system; the static one asks for a newer glibc). It loads on any Linux of this glibc or a newer
-# one. bin/headroom: the program, a few KB over that library. What CUDA needs at run time is opened there (src/gpu/cublaslt.h).
-# Beside the library: what `forecast` and `profile` load into other programs, without its symbols, and the observer of dry runs.
+# one. bin/headroom: the program, a few KB over that library.
+# Beside the library: the kernels, where nvcc is; what `forecast` and `profile` load into other programs, without its symbols; the observer of dry runs.
 # Built on request: make wheel.
 if(HEADROOM_SANITIZE OR HEADROOM_FUZZ)
   return()
@@ -42,8 +42,7 @@ add_dependencies(headroom_portable headroom_core)
 set_target_properties(headroom_portable PROPERTIES OUTPUT_NAME headroom LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/portable/lib
   UNITY_BUILD OFF CXX_CLANG_TIDY "" LINK_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/exports.map)
 target_compile_options(headroom_portable PRIVATE -O2)
-target_link_libraries(headroom_portable PRIVATE $<TARGET_FILE:headroom_core> ${portable_libraries}
-  $<$<BOOL:${HEADROOM_HAS_CUDA}>:CUDA::cudart_static> Threads::Threads ${CMAKE_DL_LIBS} m)
+target_link_libraries(headroom_portable PRIVATE $<TARGET_FILE:headroom_core> ${portable_libraries} Threads::Threads ${CMAKE_DL_LIBS} m)
 target_link_options(headroom_portable PRIVATE -static-libstdc++ LINKER:--version-script=${CMAKE_CURRENT_LIST_DIR}/exports.map
   LINKER:--exclude-libs,ALL LINKER:--gc-sections LINKER:-s)
 
@@ -56,7 +55,7 @@ target_link_libraries(headroom_portable_program PRIVATE headroom_portable)
 target_link_options(headroom_portable_program PRIVATE LINKER:--disable-new-dtags LINKER:-s)
 
 set(loaded_files "")
-foreach(target headroom_dry headroom_listen headroom_inject)
+foreach(target headroom_cuda headroom_dry headroom_listen headroom_inject)
   if(TARGET ${target})
     set(copy ${CMAKE_BINARY_DIR}/portable/lib/lib${target}.so)
     add_custom_command(OUTPUT ${copy} DEPENDS ${target} COMMAND ${CMAKE_STRIP} --strip-unneeded -o ${copy} $<TARGET_FILE:${target}> VERBATIM)

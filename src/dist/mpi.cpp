@@ -9,21 +9,13 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <utility>
 
+#include "base/beside_program.h"
 #include "base/error.h"
 #include "dist/mpi/door.h"
 
 namespace headroom::dist {
-
-std::string file_beside_program(const std::string& name) {
-  std::error_code none;
-  const auto here = std::filesystem::read_symlink("/proc/self/exe", none).parent_path();
-  for (const auto& folder : {here, here / HEADROOM_LIBRARY_FROM_BIN, here.parent_path()})
-    if (std::filesystem::exists(folder / name, none)) return (folder / name).string();
-  return "";
-}
 
 namespace {
 

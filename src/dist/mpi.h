@@ -12,6 +12,5 @@ std::string mpi_why_not();                                 // empty where the pl
 std::unique_ptr<Comm> make_mpi_comm(Rendezvous&);          // an Error where MPI counts the ranks in another way
 Address address_by_mpi(int rank, int ranks);               // rank 0's address: it finds a free port and sends it through MPI
 void finish_mpi();                                         // every rank calls it after its last call; does nothing if MPI was not started
-std::string file_beside_program(const std::string& name);  // path of a library that is installed with the program; empty if it is not
 
 }  // namespace headroom::dist

@@ -5,6 +5,7 @@
 
 #include "base/divide.h"
 #include "base/error.h"
+#include "gpu/beside.h"
 #include "gpu/peer.h"
 #include "ops/rank_sum/rank_sum.h"
 
@@ -89,7 +90,7 @@ void CardCollectives::add(const char* own, CardLane& lane, std::int64_t count, D
                               .count = count,
                               .type = type};
   const rank_sum::Sum sum{.to = to, .also = also, .divisor = divisor};
-  cards_->on_gpu() ? rank_sum::add_on_gpu(parts, sum, stream) : rank_sum::add_on_cpu(parts, sum);
+  cards_->on_gpu() ? beside::call<rank_sum::add_on_gpu>(parts, sum, stream) : rank_sum::add_on_cpu(parts, sum);
 }
 
 void CardCollectives::copy(char* to, const char* from, std::size_t bytes, void* stream) const {

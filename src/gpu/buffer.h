@@ -15,7 +15,10 @@ void copy_to_device(void* to, const void* from, std::size_t bytes, const Stream&
 void copy_to_host(void* to, const void* from, std::size_t bytes, const Stream&);
 void copy_rows_to_host(void* to, const void* from, std::size_t row_bytes, std::size_t rows, std::size_t every, const Stream&);  // packed
 void copy_on_device(void* to, const void* from, std::size_t bytes, const Stream&);  // multiples of 16; by a kernel, at the memory's rate
-void fill_bytes(void* at, int byte, std::size_t bytes, const Stream&);
+void set_bytes(void* at, int byte, std::size_t bytes, void* stream);                // a cudaStream_t
+inline void fill_bytes(void* at, int byte, std::size_t bytes, const Stream& s) { set_bytes(at, byte, bytes, s.raw()); }
+// Each of `rows` rows of row_bytes, one every `every` bytes.
+void set_rows(void* at, std::size_t every, int byte, std::size_t row_bytes, std::size_t rows, void* stream);
 
 struct DeviceMemory {
   std::size_t free_bytes, total_bytes;

@@ -16,6 +16,7 @@ class Event {
   void record(void* stream) const;   // a cudaStream_t: after what is on it so far
   void hold_up(void* stream) const;  // later work on the stream runs after the point that was recorded last
   bool passed() const;               // an Error if anything before it failed; never waits
+  void wait() const;                 // until it has passed; at once if it was never recorded
 
  private:
   void* raw_ = nullptr;

@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "gpu/event.h"
+
 namespace headroom {
 
 // Ordered after everything on the stream (a cudaStream_t); done when they return.
@@ -36,7 +38,6 @@ class Pinned {
 class Staging {
  public:
   Staging(std::size_t slot_bytes, int slots);
-  ~Staging();
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
   void* next();
@@ -44,9 +45,11 @@ class Staging {
   void sent(void* stream);
 
  private:
-  std::size_t slot_bytes_ = 0;
-  char* memory_ = nullptr;
-  std::vector<void*> events_;  // one for each slot
+  char* slot() const { return static_cast<char*>(memory_.data()) + at_ * slot_bytes_; }
+
+  std::size_t slot_bytes_;
+  Pinned memory_;
+  std::vector<Event> copied_;  // one for each slot
   std::size_t at_ = 0;
 };
 

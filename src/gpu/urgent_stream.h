@@ -15,4 +15,6 @@ class UrgentStream {
   void* raw_ = nullptr;
 };
 
+int priority_of(void* stream);  // a cudaStream_t; 0: the usual one
+
 }  // namespace headroom

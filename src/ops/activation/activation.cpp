@@ -1,5 +1,6 @@
 #include "ops/activation/activation.h"
 
+#include "gpu/beside.h"
 #include "ops/activation/impl.h"
 
 namespace headroom::activation {
@@ -17,7 +18,7 @@ void forward(const Forward& t, Context& ctx) {
   check_pair(t.in, t.act);
   const auto op = ctx.note("activation.forward", {DType::f32}, {8 * double(t.act.count()), double(t.in.bytes() + t.act.bytes())});
   if (ctx.dry()) return;
-  ctx.on_gpu() ? forward_cuda(t, ctx) : forward_cpu(t, ctx);
+  ctx.on_gpu() ? beside::call<forward_cuda>(t, ctx) : forward_cpu(t, ctx);
 }
 
 void backward(const Backward& t, Context& ctx) {
@@ -29,7 +30,7 @@ void backward(const Backward& t, Context& ctx) {
       ctx.note("activation.backward", {DType::f32},
                {16 * double(t.dact.count()), double(2 * t.in.bytes() + (t.act ? 2 : 1) * t.dact.bytes())}, Work::other, Making::gradients);
   if (ctx.dry()) return;
-  ctx.on_gpu() ? backward_cuda(t, ctx) : backward_cpu(t, ctx);
+  ctx.on_gpu() ? beside::call<backward_cuda>(t, ctx) : backward_cpu(t, ctx);
 }
 
 }  // namespace headroom::activation

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/divide.h"
+#include "gpu/beside.h"
 #include "ops/adamw/exact_sum.h"
 #include "ops/adamw/impl.h"
 
@@ -10,18 +11,18 @@ namespace headroom::adamw {
 
 void start(const Tensor& state, double scale, Context& ctx) {
   if (ctx.dry()) return;
-  ctx.on_gpu() ? start_cuda(state, scale, ctx) : start_cpu(state, scale);
+  ctx.on_gpu() ? beside::call<start_cuda>(state, scale, ctx) : start_cpu(state, scale);
 }
 
 void set_rate(const Tensor& state, double lr, Context& ctx) {
   if (ctx.dry()) return;
-  ctx.on_gpu() ? set_cuda(state, rate, lr, ctx) : set_cpu(state, rate, lr);
+  ctx.on_gpu() ? beside::call<set_cuda>(state, rate, lr, ctx) : set_cpu(state, rate, lr);
 }
 
 void set_seed(const Tensor& state, std::uint64_t of_rounding, Context& ctx) {
   if (ctx.dry()) return;
   const double low = double((of_rounding ^ of_rounding >> 32) & 0xffffffffu);
-  ctx.on_gpu() ? set_cuda(state, seed, low, ctx) : set_cpu(state, seed, low);
+  ctx.on_gpu() ? beside::call<set_cuda>(state, seed, low, ctx) : set_cpu(state, seed, low);
 }
 
 double bytes_of_moments(const Update& t) {
@@ -85,14 +86,14 @@ void squares(std::span<const Update> all, const Tensor& sums, int rank, Context&
   check(all.empty() || all[0].parts == 1, Code::bad_argument, "adamw: the parts of a gradient must be added before its norm is taken");
   const auto op = ctx.note("adamw.norm", {DType::f32}, {2 * size.elements, size.grad_bytes}, Work::update);
   if (ctx.dry()) return;
-  ctx.on_gpu() ? squares_cuda(all, row_of(sums, rank), ctx) : squares_cpu(all, row_of(sums, rank), ctx);
+  ctx.on_gpu() ? beside::call<squares_cuda>(all, row_of(sums, rank), ctx) : squares_cpu(all, row_of(sums, rank), ctx);
 }
 
 Tensor begin(const Tensor& state, const Hyper& h, Context& ctx, const Tensor& sums) {
   check(sums || (!h.dynamic_scale && h.clip == 0), Code::bad_argument,
         "adamw: clipping and a dynamic loss scale need the norm of all gradients, which an update in parts does not have");
   const Tensor numbers = ctx.arena.make("adamw.numbers", DType::f32, {sizeof(Numbers) / sizeof(float)});
-  if (!ctx.dry()) ctx.on_gpu() ? begin_cuda(state, h, sums, numbers, ctx) : begin_cpu(state, h, sums, numbers);
+  if (!ctx.dry()) ctx.on_gpu() ? beside::call<begin_cuda>(state, h, sums, numbers, ctx) : begin_cpu(state, h, sums, numbers);
   return numbers;
 }
 
@@ -104,7 +105,7 @@ void advance(std::span<const Update> all, const Tensor& numbers, Context& ctx) {
       ctx.note("adamw", {DType::f32}, {(flops_of_element + adding) * size.elements, size.grad_bytes + size.state_bytes + size.copy_bytes},
                rounds ? Work::rounding_update : Work::update);
   if (ctx.dry()) return;
-  ctx.on_gpu() ? advance_cuda(all, numbers, ctx) : advance_cpu(all, numbers, ctx);
+  ctx.on_gpu() ? beside::call<advance_cuda>(all, numbers, ctx) : advance_cpu(all, numbers, ctx);
 }
 
 void update(std::span<const Update> all, const Tensor& state, const Hyper& h, Context& ctx) {

@@ -74,14 +74,6 @@ void check_lse(const char* name, const Tensor& t, const Problem& p) {
 
 }  // namespace
 
-float Problem::scale_or_default() const { return scale.value_or(1.0f / std::sqrt(float(head_dim))); }
-
-Operands Problem::operands() const {
-  const DType t = precision.dtype;
-  if (size_of(t) > 1) return {{t}, {t}, {t}, {t}};
-  return {{t, ScaledBy::head}, {t, ScaledBy::head}, {t, ScaledBy::head}, {DType::bf16}};
-}
-
 void check(const Problem& p) {
   check(p.batch >= 0, Code::bad_argument, "attention: batch is {}, it must be at least 0", p.batch);
   check(p.heads >= 1 && p.kv_heads >= 1 && p.heads % p.kv_heads == 0, Code::bad_argument,
@@ -189,7 +181,7 @@ Saved make_saved(const Variant& v, const Problem& p, Context& ctx) {
   return v.make_saved(p, ctx);
 }
 
-// A CPU's row stands in for a card that no row of this build serves. It is walked as on a CPU: its own products are not a GPU's. A GPU's row
+// A CPU's row takes the place of a card's where the card has no row that serves the problem. It is walked as on a CPU: its own products are not a GPU's. A GPU's row
 // keeps the card that was asked about, also for sizes that it does not serve: an account probes its formulas with such sizes.
 template <class Body>
 static void where_served(const Variant& v, const Problem& p, Pass pass, Context& ctx, Body body) {

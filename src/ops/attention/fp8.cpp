@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/shape_text.h"
+#include "gpu/beside.h"
 #include "ops/attention/fp8_impl.h"
 #include "ops/quantise/encode.h"
 
@@ -91,7 +92,7 @@ void to_fp8(const Problem& p, const ToFp8& t, Context& ctx) {
   if (ctx.on_gpu()) {
     const std::int64_t scales = p.batch * (p.heads + 2 * p.kv_heads);
     const Tensor maxima = ctx.arena.make("attention.maxima", DType::u32, {std::max<std::int64_t>(scales, 1)});
-    if (!ctx.dry()) to_fp8_cuda(p, t, maxima, ctx);
+    if (!ctx.dry()) beside::call<to_fp8_cuda>(p, t, maxima, ctx);
   } else if (!ctx.dry()) {
     on_cpu(p, t, ctx);
   }

@@ -7,7 +7,9 @@
 
 #include "base/error.h"
 #include "gpu/architecture.h"
+#include "gpu/beside.h"
 #include "gpu/blas.h"
+#include "gpu/buffer.h"
 #include "gpu/check.h"
 #include "ops/attention/documents.h"
 #include "ops/attention/impl.h"
@@ -67,13 +69,13 @@ Running softmax(double flops_of_each, double bytes_of_each, const Problem& p, co
 void fill_zero(const Tensor& t, cudaStream_t stream) {  // rows of heads may lie anywhere
   for (std::int64_t b = 0; b < t.shape[0]; ++b)
     for (std::int64_t h = 0; h < t.shape[2]; ++h)
-      cuda(cudaMemset2DAsync(Heads::at(t, b * t.stride[0] + h * t.stride[2]), std::size_t(t.stride[1]) * size_of(t.dtype), 0,
-                             std::size_t(t.shape[3]) * size_of(t.dtype), std::size_t(t.shape[1]), stream));
+      set_rows(Heads::at(t, b * t.stride[0] + h * t.stride[2]), std::size_t(t.stride[1]) * size_of(t.dtype), 0,
+               std::size_t(t.shape[3]) * size_of(t.dtype), std::size_t(t.shape[1]), stream);
 }
 
 // The products are cuBLASLt's, which says nothing of what it meets: every row is looked at.
 void expect_nan(const Lists& lists, const Context& ctx) {
-  if (lists.not_numbers) cuda(cudaMemsetAsync(lists.not_numbers.data, 1, lists.not_numbers.bytes(), cuda_stream(ctx.stream)));
+  if (lists.not_numbers) set_bytes(lists.not_numbers.data, 1, lists.not_numbers.bytes(), ctx.stream);
 }
 
 }  // namespace
@@ -105,7 +107,7 @@ void plain_cuda_forward(const Problem& p, const Forward& t, Context& ctx) {
   }
   {
     const auto running = softmax(5, 8.0 + double(size_of(p.precision.dtype)), p, ctx);
-    plain::softmax_rows(p, band_of(p, lists, 0), s, t.saved.p, t, stream);
+    beside::call<plain::softmax_rows>(p, band_of(p, lists, 0), s, t.saved.p, t, stream);
   }
   const auto running = products("values", 1, p, ctx);
   for_heads(p, [&](const Heads& h) {
@@ -147,7 +149,7 @@ void plain_cuda_backward(const Problem& p, const Backward& t, Context& ctx) {
     for_heads(p, [&](const Heads& h) {
       multiply(transposed(h.scores(left)), h.q(right), h.k(target), p.len_k, to.shape[3], p.len_q, alpha, h.turn > 0 ? 1.f : 0.f);
     });
-    if (adds_up) plain::store_rounded(target, to, stream);
+    if (adds_up) beside::call<plain::store_rounded>(target, to, stream);
   };
   {
     const auto running = products("values", 2, p, ctx);
@@ -160,7 +162,7 @@ void plain_cuda_backward(const Problem& p, const Backward& t, Context& ctx) {
   }
   {
     const auto running = softmax(2, 4.0 + 2.0 * double(size_of(dtype)), p, ctx);
-    plain::softmax_rows_backward(p, t, {.dp = dp, .ds = ds, .s = s, .delta = delta}, stream);
+    beside::call<plain::softmax_rows_backward>(p, t, {.dp = dp, .ds = ds, .s = s, .delta = delta}, stream);
     if (delta)
       sum_dsink_on_gpu(p, t.with.sink, t.lse, {.delta = delta.as<float>(), .sign = 1, .padded = p.len_q, .in_sixteens = false}, t.dsink,
                        ctx);

@@ -1,5 +1,6 @@
 #include "ops/bias/bias.h"
 
+#include "gpu/beside.h"
 #include "ops/bias/impl.h"
 
 namespace headroom::bias {
@@ -16,7 +17,7 @@ void add(const Tensor& y, const Tensor& bias, Context& ctx) {
   check_rows(y, bias, ctx);
   const auto op = ctx.note("bias", {DType::f32}, {double(y.count()), double(2 * y.bytes() + bias.bytes())});
   if (ctx.dry()) return;
-  ctx.on_gpu() ? add_cuda(y, bias, ctx) : add_cpu(y, bias, ctx);
+  ctx.on_gpu() ? beside::call<add_cuda>(y, bias, ctx) : add_cpu(y, bias, ctx);
 }
 
 void backward(const Tensor& dy, const Tensor& dbias, Gradient into, Context& ctx) {
@@ -27,7 +28,7 @@ void backward(const Tensor& dy, const Tensor& dbias, Gradient into, Context& ctx
   const auto op =
       ctx.note("bias.backward", {DType::f32}, {double(dy.count()), double(dy.bytes() + dbias.bytes())}, Work::other, Making::gradients);
   if (ctx.dry()) return;
-  ctx.on_gpu() ? backward_cuda(dy, dbias, into, parts, sums, ctx) : backward_cpu(dy, dbias, into, parts, sums, ctx);
+  ctx.on_gpu() ? beside::call<backward_cuda>(dy, dbias, into, parts, sums, ctx) : backward_cpu(dy, dbias, into, parts, sums, ctx);
 }
 
 }  // namespace headroom::bias

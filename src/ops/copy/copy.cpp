@@ -1,5 +1,6 @@
 #include "ops/copy/copy.h"
 
+#include "gpu/beside.h"
 #include "ops/copy/impl.h"
 #include "ops/copy/split.h"
 
@@ -10,7 +11,7 @@ void copy(const Tensor& from, const Tensor& to, Context& ctx) {
         "copy: both tensors must be contiguous and of one shape; they have {} and {} elements", from.count(), to.count());
   const auto op = ctx.note("copy", {DType::f32}, {0, double(from.bytes() + to.bytes())}, Work::residual);
   if (ctx.dry() || from.data == to.data) return;
-  ctx.on_gpu() ? copy_cuda(from, to, ctx) : copy_cpu(from, to, ctx);
+  ctx.on_gpu() ? beside::call<copy_cuda>(from, to, ctx) : copy_cpu(from, to, ctx);
 }
 
 void join_heads(const Tensor& k, Context& ctx, Name name) {
@@ -24,7 +25,7 @@ void split(const Tensor& from, const Tensor& upper, const Tensor& rest, Context&
         "copy: fp32 values are split into bf16 and uint16 of the same shape, all contiguous");
   const auto op = ctx.note("split", {DType::f32}, {0, double(2 * from.bytes())});
   if (ctx.dry()) return;
-  ctx.on_gpu() ? split_cuda(from, upper, rest, ctx) : split_cpu(from, upper, rest, ctx);
+  ctx.on_gpu() ? beside::call<split_cuda>(from, upper, rest, ctx) : split_cpu(from, upper, rest, ctx);
 }
 
 }  // namespace headroom::copy

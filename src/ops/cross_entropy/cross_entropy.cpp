@@ -1,5 +1,6 @@
 #include "ops/cross_entropy/cross_entropy.h"
 
+#include "gpu/beside.h"
 #include "ops/cross_entropy/impl.h"
 
 namespace headroom::cross_entropy {
@@ -28,7 +29,7 @@ void run(const Rows& t, Context& ctx) {
       {((t.dlogits ? 7 : 5) + (t.softcap > 0 ? 6 : 0)) * size, double(t.logits.bytes()) + (t.dlogits ? double(t.dlogits.bytes()) : 0)},
       Work::loss);
   if (ctx.dry()) return;
-  ctx.on_gpu() ? run_cuda(t, ctx) : run_cpu(t, ctx);
+  ctx.on_gpu() ? beside::call<run_cuda>(t, ctx) : run_cpu(t, ctx);
 }
 
 void cap(const Tensor& logits, float softcap, Context& ctx) {
@@ -36,14 +37,14 @@ void cap(const Tensor& logits, float softcap, Context& ctx) {
   check_cap(softcap);
   const auto op = ctx.note("cross_entropy.cap", {DType::f32}, {6 * double(logits.count()), 2 * double(logits.bytes())}, Work::loss);
   if (ctx.dry() || softcap == 0) return;
-  ctx.on_gpu() ? cap_cuda(logits, softcap, ctx) : cap_cpu(logits, softcap, ctx);
+  ctx.on_gpu() ? beside::call<cap_cuda>(logits, softcap, ctx) : cap_cpu(logits, softcap, ctx);
 }
 
 void add_up(const Tensor& losses, double scale, bool add, const Tensor& total, Context& ctx, const double* over) {
   check(losses.dtype == DType::f32 && total.dtype == DType::f64, Code::bad_argument, "cross_entropy: losses must be fp32, their sum fp64");
   const auto op = ctx.note("cross_entropy.add_up", {DType::f32}, {double(losses.count()), double(losses.bytes())}, Work::loss);
   if (ctx.dry()) return;
-  ctx.on_gpu() ? add_up_cuda(losses, scale, add, total, over, ctx) : add_up_cpu(losses, scale, add, total, over);
+  ctx.on_gpu() ? beside::call<add_up_cuda>(losses, scale, add, total, over, ctx) : add_up_cpu(losses, scale, add, total, over);
 }
 
 Tensor gradient_inside(const Tensor& logits, DType storage) {

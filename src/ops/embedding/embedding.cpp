@@ -1,5 +1,6 @@
 #include "ops/embedding/embedding.h"
 
+#include "gpu/beside.h"
 #include "ops/embedding/impl.h"
 
 namespace headroom::embedding {
@@ -19,7 +20,7 @@ void forward(const Tensor& table, const Tensor& tokens, const Tensor& x, Context
   const auto op = ctx.note("embedding.forward", {DType::f32},
                            {0, double(x.count()) * double(size_of(table.dtype)) + double(x.bytes() + tokens.bytes())});
   if (ctx.dry()) return;
-  ctx.on_gpu() ? forward_cuda(table, tokens, x, scale, ctx) : forward_cpu(table, tokens, x, scale, ctx);
+  ctx.on_gpu() ? beside::call<forward_cuda>(table, tokens, x, scale, ctx) : forward_cpu(table, tokens, x, scale, ctx);
 }
 
 void add(const Tensor& table, const Tensor& tokens, const Tensor& x, Context& ctx) {
@@ -27,7 +28,7 @@ void add(const Tensor& table, const Tensor& tokens, const Tensor& x, Context& ct
   const auto op = ctx.note("embedding.add", {DType::f32},
                            {double(x.count()), double(x.count()) * double(size_of(table.dtype)) + double(2 * x.bytes() + tokens.bytes())});
   if (ctx.dry()) return;
-  ctx.on_gpu() ? add_cuda(table, tokens, x, ctx) : add_cpu(table, tokens, x, ctx);
+  ctx.on_gpu() ? beside::call<add_cuda>(table, tokens, x, ctx) : add_cpu(table, tokens, x, ctx);
 }
 
 void backward(const Tensor& tokens, const Tensor& dx, const Tensor& dtable, Gradient into_dtable, Context& ctx, float scale) {
@@ -44,7 +45,7 @@ void backward(const Tensor& tokens, const Tensor& dx, const Tensor& dtable, Grad
                            {double(dx.count()), double(dx.bytes()) + (clear ? double(dtable.bytes()) : 8 * double(dx.count()))},
                            Work::other, Making::gradients);
   if (ctx.dry()) return;
-  ctx.on_gpu() ? backward_cuda(tokens, dx, dtable, into_dtable, scale, sorted, ctx)
+  ctx.on_gpu() ? beside::call<backward_cuda>(tokens, dx, dtable, into_dtable, scale, sorted, ctx)
                : backward_cpu(tokens, dx, dtable, into_dtable, scale, ctx);
 }
 

@@ -1,5 +1,6 @@
 #include "ops/fill/fill.h"
 
+#include "gpu/beside.h"
 #include "ops/fill/impl.h"
 
 namespace headroom::fill {
@@ -14,13 +15,13 @@ void check_plain(const Tensor& t) {
 void constant(const Tensor& t, double value, Context& ctx) {
   check_plain(t);
   if (ctx.dry()) return;
-  ctx.on_gpu() ? constant_cuda(t, value, ctx) : constant_cpu(t, value, ctx);
+  ctx.on_gpu() ? beside::call<constant_cuda>(t, value, ctx) : constant_cpu(t, value, ctx);
 }
 
 void normal(const Tensor& t, const Random& random, double mean, double std, Context& ctx, std::int64_t first) {
   check_plain(t);
   if (ctx.dry()) return;
-  ctx.on_gpu() ? normal_cuda(t, random, mean, std, first, ctx) : normal_cpu(t, random, mean, std, first, ctx);
+  ctx.on_gpu() ? beside::call<normal_cuda>(t, random, mean, std, first, ctx) : normal_cpu(t, random, mean, std, first, ctx);
 }
 
 }  // namespace headroom::fill

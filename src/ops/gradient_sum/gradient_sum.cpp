@@ -1,5 +1,6 @@
 #include "ops/gradient_sum/gradient_sum.h"
 
+#include "gpu/beside.h"
 #include "ops/gradient_sum/impl.h"
 
 namespace headroom::gradient_sum {
@@ -12,7 +13,7 @@ void add(const Tensor& first, int parts, std::int64_t apart, const Tensor& sum, 
   const double n = double(sum.count()), kept = into == Gradient::accumulate ? 1 : 0;
   const auto op = ctx.note("gradient.sum", {DType::f32}, {(parts - 1 + kept) * n, parts * double(first.bytes()) + (1 + kept) * 4 * n});
   if (ctx.dry() || sum.count() == 0) return;
-  ctx.on_gpu() ? add_cuda(first, parts, apart, sum, into, ctx) : add_cpu(first, parts, apart, sum, into, ctx);
+  ctx.on_gpu() ? beside::call<add_cuda>(first, parts, apart, sum, into, ctx) : add_cpu(first, parts, apart, sum, into, ctx);
 }
 
 }  // namespace headroom::gradient_sum

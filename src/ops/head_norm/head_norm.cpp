@@ -1,5 +1,6 @@
 #include "ops/head_norm/head_norm.h"
 
+#include "gpu/beside.h"
 #include "ops/head_norm/impl.h"
 
 namespace headroom::head_norm {
@@ -30,7 +31,7 @@ void forward(const Forward& t, Context& ctx) {
       ctx.note("head_norm", {DType::f32},
                {7 * double(t.x.count()), double(t.x.bytes() + t.y.bytes()) + 4 * double(t.x.shape[1] * t.x.shape[3])}, Work::norm);
   if (ctx.dry()) return;
-  ctx.on_gpu() ? forward_cuda(t, ctx) : forward_cpu(t, ctx);
+  ctx.on_gpu() ? beside::call<forward_cuda>(t, ctx) : forward_cpu(t, ctx);
 }
 
 void backward(const Backward& t, Context& ctx) {
@@ -43,7 +44,7 @@ void backward(const Backward& t, Context& ctx) {
       ctx.note("head_norm.backward", {DType::f32},
                {15 * double(t.x.count()), double(t.x.bytes() + 2 * t.d.bytes()) + 4 * double(len * dim)}, Work::norm, Making::gradients);
   if (ctx.dry()) return;
-  ctx.on_gpu() ? backward_cuda(t, parts, sums, ctx) : backward_cpu(t, parts, sums, ctx);
+  ctx.on_gpu() ? beside::call<backward_cuda>(t, parts, sums, ctx) : backward_cpu(t, parts, sums, ctx);
 }
 
 }  // namespace headroom::head_norm

@@ -1,5 +1,6 @@
 #include "ops/layernorm/layernorm.h"
 
+#include "gpu/beside.h"
 #include "ops/layernorm/impl.h"
 
 namespace headroom::layernorm {
@@ -31,7 +32,7 @@ void forward(const Forward& t, Context& ctx) {
                {7 * double(t.x.count()), double(t.x.bytes() + t.y.bytes() + 2 * t.weight.bytes() + 2 * t.rstd.bytes())}, Work::norm);
   if (ctx.dry()) return;
   check(bool(t.bias), Code::unsupported, "layernorm: {}", no_bias);
-  ctx.on_gpu() ? forward_cuda(t, ctx) : forward_cpu(t, ctx);
+  ctx.on_gpu() ? beside::call<forward_cuda>(t, ctx) : forward_cpu(t, ctx);
 }
 
 void backward(const Backward& t, Context& ctx) {
@@ -45,7 +46,7 @@ void backward(const Backward& t, Context& ctx) {
                            Work::norm, Making::gradients);
   if (ctx.dry()) return;
   check(bool(t.dbias), Code::unsupported, "layernorm: {}", no_bias);
-  ctx.on_gpu() ? backward_cuda(t, parts, sums, ctx) : backward_cpu(t, parts, sums, ctx);
+  ctx.on_gpu() ? beside::call<backward_cuda>(t, parts, sums, ctx) : backward_cpu(t, parts, sums, ctx);
 }
 
 }  // namespace headroom::layernorm

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "gpu/beside.h"
 #include "gpu/blas.h"
 #include "ops/copy/copy.h"
 #include "ops/matmul/impl.h"
@@ -160,7 +161,7 @@ void multiply(const Product& p, Context& ctx, Name name, Making making) {
   auto scope = ctx.arena.scope();
   if (ctx.on_gpu()) {
     const Tensor workspace = ctx.arena.make("matmul.workspace", DType::u8, {std::int64_t(blas::workspace_bytes)});
-    if (!ctx.dry()) multiply_cuda(p, workspace, ctx);
+    if (!ctx.dry()) beside::call<multiply_cuda>(p, workspace, ctx);
     return;
   }
   if (p.beta != 0 && p.add) copy::copy(p.add, p.c, ctx);

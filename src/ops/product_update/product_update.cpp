@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "gpu/beside.h"
 #include "ops/matmul/matmul.h"
 #include "ops/product_update/impl.h"
 
@@ -104,7 +105,7 @@ void advance(std::span<const Item> all, const Tensor& numbers, Context& ctx) {
             Code::unsupported, "product_update: a launch takes factors of one type and kind of scale");
     }
     if (ctx.dry()) return;
-    factors == DType::bf16 ? advance_sm90(all, numbers, ctx) : advance_fp8_sm90(all, numbers, ctx);
+    factors == DType::bf16 ? beside::call<advance_sm90>(all, numbers, ctx) : beside::call<advance_fp8_sm90>(all, numbers, ctx);
     return;
   }
   auto scope = ctx.arena.scope();

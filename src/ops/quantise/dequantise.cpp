@@ -1,4 +1,5 @@
 #include "base/convert.h"
+#include "gpu/beside.h"
 #include "ops/quantise/impl.h"
 
 namespace headroom::quantise {
@@ -31,7 +32,7 @@ void dequantise(const Scaled& from, const Tensor& to, Context& ctx, Name name) {
   check_copy(from, to.shape[0], to.shape[1], "dequantise", "that is read");
   const auto op = ctx.note(name, {DType::f32}, {double(to.count()), double(from.bytes() + to.bytes())});
   if (ctx.dry() || to.count() == 0) return;
-  ctx.on_gpu() ? dequantise_cuda(from, to, ctx) : dequantise_cpu(from, to, ctx);
+  ctx.on_gpu() ? beside::call<dequantise_cuda>(from, to, ctx) : dequantise_cpu(from, to, ctx);
 }
 
 }  // namespace headroom::quantise

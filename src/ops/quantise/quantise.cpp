@@ -1,5 +1,6 @@
 #include "ops/quantise/quantise.h"
 
+#include "gpu/beside.h"
 #include "ops/quantise/impl.h"
 
 namespace headroom::quantise {
@@ -67,7 +68,7 @@ void quantise(const Request& r, Context& ctx, Name name) {
   if (ctx.on_gpu()) {
     const std::int64_t count = maxima_on_card(r).count();
     const Tensor maxima = count == 0 ? Tensor() : ctx.arena.make("quantise.maxima", DType::u32, {count});
-    if (!ctx.dry()) quantise_cuda(r, maxima, ctx);
+    if (!ctx.dry()) beside::call<quantise_cuda>(r, maxima, ctx);
     return;
   }
   Maxima maxima;

@@ -1,5 +1,6 @@
 #include "ops/rmsnorm/rmsnorm.h"
 
+#include "gpu/beside.h"
 #include "ops/rmsnorm/impl.h"
 
 namespace headroom::rmsnorm {
@@ -30,7 +31,7 @@ void forward(const Forward& t, Context& ctx) {
                             double(t.x.bytes() + t.y.bytes() + t.weight.bytes() + t.rstd.bytes()) + added * double(size_of(t.x.dtype))},
                            Work::norm);
   if (ctx.dry()) return;
-  ctx.on_gpu() ? forward_cuda(t, ctx) : forward_cpu(t, ctx);
+  ctx.on_gpu() ? beside::call<forward_cuda>(t, ctx) : forward_cpu(t, ctx);
 }
 
 void backward(const Backward& t, Context& ctx) {
@@ -44,7 +45,7 @@ void backward(const Backward& t, Context& ctx) {
                                                             2 * t.weight.bytes() + t.rstd.bytes())},
                            Work::norm, Making::gradients);
   if (ctx.dry()) return;
-  ctx.on_gpu() ? backward_cuda(t, parts, sums, ctx) : backward_cpu(t, parts, sums, ctx);
+  ctx.on_gpu() ? beside::call<backward_cuda>(t, parts, sums, ctx) : backward_cpu(t, parts, sums, ctx);
 }
 
 }  // namespace headroom::rmsnorm

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "gpu/beside.h"
 #include "ops/rope/impl.h"
 
 namespace headroom::rope {
@@ -14,7 +15,7 @@ void fill(const Tensor& table, double theta, Context& ctx, std::int64_t first) {
   check(table.dtype == DType::f32 && table.shape.rank == 2 && table.shape[1] % 2 == 0 && table.contiguous(), Code::bad_argument,
         "rope: the table must be fp32 [positions, dim], dim even; it is {} [{}, {}]", name_of(table.dtype), table.shape[0], table.shape[1]);
   if (ctx.dry()) return;
-  ctx.on_gpu() ? fill_cuda(table, theta, first, ctx) : fill_cpu(table, theta, first);
+  ctx.on_gpu() ? beside::call<fill_cuda>(table, theta, first, ctx) : fill_cpu(table, theta, first);
 }
 
 std::vector<float> table_of(const Frequencies& f, std::int64_t len) {
@@ -41,7 +42,7 @@ void rotate(const Tensor& x, const Tensor& table, Turn turn, Context& ctx, const
   const auto op =
       ctx.note("rope", {DType::f32}, {3 * double(x.count()), double(2 * x.bytes()) + 4 * double(x.shape[1] * x.shape[3])}, Work::rotary);
   if (ctx.dry()) return;
-  ctx.on_gpu() ? rotate_cuda(x, table, turn, positions, ctx) : rotate_cpu(x, table, turn, positions, ctx);
+  ctx.on_gpu() ? beside::call<rotate_cuda>(x, table, turn, positions, ctx) : rotate_cpu(x, table, turn, positions, ctx);
 }
 
 }  // namespace headroom::rope

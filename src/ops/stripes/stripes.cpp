@@ -1,5 +1,6 @@
 #include "ops/stripes/stripes.h"
 
+#include "gpu/beside.h"
 #include "ops/stripes/impl.h"
 
 namespace headroom::stripes {
@@ -19,7 +20,7 @@ void pack(const Tensor& from, const Tensor& to, Context& ctx) {
   check(from.dtype == to.dtype, Code::bad_argument, "stripes: {} is not packed into {}", name_of(from.dtype), name_of(to.dtype));
   const auto op = ctx.note("pack", {from.dtype}, {0, double(from.bytes() + to.bytes())});
   if (ctx.dry() || from.count() == 0) return;
-  ctx.on_gpu() ? pack_cuda(from, to, ctx) : pack_cpu(from, to, ctx);
+  ctx.on_gpu() ? beside::call<pack_cuda>(from, to, ctx) : pack_cpu(from, to, ctx);
 }
 
 void in_order(const Stripes& s, const Tensor& by_rank, const Tensor& to, Context& ctx) {
@@ -28,7 +29,7 @@ void in_order(const Stripes& s, const Tensor& by_rank, const Tensor& to, Context
         "stripes: {} is not put in order as {}", name_of(by_rank.dtype), name_of(to.dtype));
   const auto op = ctx.note("in order", {to.dtype}, {0, double(2 * to.bytes())});
   if (ctx.dry() || to.count() == 0) return;
-  ctx.on_gpu() ? in_order_cuda(s, by_rank, to, ctx) : in_order_cpu(s, by_rank, to, ctx);
+  ctx.on_gpu() ? beside::call<in_order_cuda>(s, by_rank, to, ctx) : in_order_cpu(s, by_rank, to, ctx);
 }
 
 void add_by_rank(const Stripes& s, const Tensor& first, const Tensor& by_rank, Gradient how, Context& ctx) {
@@ -44,7 +45,7 @@ void add_by_rank(const Stripes& s, const Tensor& first, const Tensor& by_rank, G
       ctx.note("add by rank", {DType::f32},
                {adds ? double(first.count()) : 0, double(first.bytes()) + (adds ? 8.0 * double(first.count()) : double(by_rank.bytes()))});
   if (ctx.dry() || by_rank.count() == 0) return;
-  ctx.on_gpu() ? add_by_rank_cuda(s, first, by_rank, how, ctx) : add_by_rank_cpu(s, first, by_rank, how, ctx);
+  ctx.on_gpu() ? beside::call<add_by_rank_cuda>(s, first, by_rank, how, ctx) : add_by_rank_cpu(s, first, by_rank, how, ctx);
 }
 
 void add_up(const Tensor& parts, int count, const Tensor& to, Context& ctx) {
@@ -53,7 +54,7 @@ void add_up(const Tensor& parts, int count, const Tensor& to, Context& ctx) {
         name_of(parts.dtype));
   const auto op = ctx.note("add up", {DType::f32}, {double(parts.count() - to.count()), double(parts.bytes() + to.bytes())});
   if (ctx.dry() || to.count() == 0) return;
-  ctx.on_gpu() ? add_up_cuda(parts, count, to, ctx) : add_up_cpu(parts, count, to, ctx);
+  ctx.on_gpu() ? beside::call<add_up_cuda>(parts, count, to, ctx) : add_up_cpu(parts, count, to, ctx);
 }
 
 }  // namespace headroom::stripes

@@ -1,5 +1,6 @@
 #include "ops/swiglu/swiglu.h"
 
+#include "gpu/beside.h"
 #include "ops/swiglu/impl.h"
 
 namespace headroom::swiglu {
@@ -17,7 +18,7 @@ void forward(const Forward& t, Context& ctx) {
   check_pair(t.gate_up, t.act);
   const auto op = ctx.note("swiglu.forward", {DType::f32}, {6 * double(t.act.count()), double(t.gate_up.bytes() + t.act.bytes())});
   if (ctx.dry()) return;
-  ctx.on_gpu() ? forward_cuda(t, ctx) : forward_cpu(t, ctx);
+  ctx.on_gpu() ? beside::call<forward_cuda>(t, ctx) : forward_cpu(t, ctx);
 }
 
 void backward(const Backward& t, Context& ctx) {
@@ -28,7 +29,7 @@ void backward(const Backward& t, Context& ctx) {
                            {(t.act ? 13 : 12) * double(t.dact.count()), double(2 * t.gate_up.bytes() + (t.act ? 2 : 1) * t.dact.bytes())},
                            Work::other, Making::gradients);
   if (ctx.dry()) return;
-  ctx.on_gpu() ? backward_cuda(t, ctx) : backward_cpu(t, ctx);
+  ctx.on_gpu() ? beside::call<backward_cuda>(t, ctx) : backward_cpu(t, ctx);
 }
 
 }  // namespace headroom::swiglu

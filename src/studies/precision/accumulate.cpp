@@ -5,6 +5,7 @@
 
 #include "base/interrupt.h"
 #include "base/random.h"
+#include "gpu/beside.h"
 #include "studies/precision/arithmetic.h"
 #include "studies/precision/gpu.h"
 #include "studies/precision/rows.h"
@@ -180,7 +181,7 @@ Record accumulate_record(const AccumulateSettings& s, const Place* card) {
     r.count = a.count;
     r.device = card ? "cpu, cuda" : "cpu";
     if (card) {
-      const float there = sum_on(*card, {a.method, a.dtype, float(a.addend), a.count, s.block, Random{s.seed}});
+      const float there = beside::call<sum_on>(*card, {a.method, a.dtype, float(a.addend), a.count, s.block, Random{s.seed}});
       r.on_gpu = finite_or_none(double(there));
       r.equal_bits = equal_bits({there}, {float(a.result)});
     }

@@ -6,6 +6,7 @@
 
 #include "base/interrupt.h"
 #include "base/random.h"
+#include "gpu/beside.h"
 #include "studies/precision/arithmetic.h"
 #include "studies/precision/gpu.h"
 #include "studies/precision/rows.h"
@@ -84,7 +85,9 @@ Record formats_record(const FormatsSettings& s, const Place* card) {
   }
   if (card) {
     const auto x = normal_numbers(s);
-    const auto ask = [&](auto& row) { row.equal_on_gpu = equal_bits(there_and_back(row.format, x), round_trip_on(*card, row.format, x)); };
+    const auto ask = [&](auto& row) {
+      row.equal_on_gpu = equal_bits(there_and_back(row.format, x), beside::call<round_trip_on>(*card, row.format, x));
+    };
     for (auto& row : rows) ask(row);
     for (auto& row : blocks) ask(row);
   }

@@ -6,6 +6,7 @@
 
 #include "base/interrupt.h"
 #include "base/random.h"
+#include "gpu/beside.h"
 #include "studies/precision/arithmetic.h"
 #include "studies/precision/gpu.h"
 #include "studies/precision/rows.h"
@@ -49,7 +50,7 @@ NormError measured(const NormCase& c, double magnitude, std::int64_t rows, std::
       ++count;
       finite_inputs &= std::isfinite(x[i]);
     }
-    if (card) e.equal_on_card &= equal_bits(y, normalised_on(*card, {c.dtype, c.statistics, centred, c.eps}, x));
+    if (card) e.equal_on_card &= equal_bits(y, beside::call<normalised_on>(*card, {c.dtype, c.statistics, centred, c.eps}, x));
     finite_squares &= std::isfinite(s.squares);
     zero_eps |= s.with_eps == 0;
     e.epsilon_lost &= s.with_eps == s.mean_square;

@@ -167,7 +167,7 @@ void add_against_plain(const std::vector<AgainstPlainRow>& rows, Record& into) {
   }
 }
 
-// Why the rows' kernels cannot be walked dry by this build, as a GPU's without CUDA cannot; empty when they can.
+// Why the rows' kernels cannot be walked dry, as those of another version may not; empty when they can.
 std::string why_not_walked(const AttentionSweep& s, const Device& device, const std::vector<AttentionRow>& rows) try {
   for (const AttentionRow& r : rows) {
     const auto* variant = attention::variant_named(r.variant);

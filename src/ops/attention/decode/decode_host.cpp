@@ -11,6 +11,7 @@
 
 #include "base/random.h"
 #include "gpu/architecture.h"
+#include "gpu/beside.h"
 #include "ops/attention/decode/decode.h"
 #include "ops/attention/impl.h"
 #include "ops/attention/on_stream.h"
@@ -246,11 +247,11 @@ void decode_forward(const Problem& p, const Forward& t, Context& ctx) {
     if constexpr (S::rows == 8 && S::dim == 128)
       if (in_boxes) {
         const BoxArgs boxes{a, sm90::map_of(t.k, box_keys), sm90::map_of(t.v, box_keys)};
-        return p.precision.dtype == DType::bf16 ? start_boxes<__nv_bfloat16, S>(boxes, cuda_stream(ctx.stream))
-                                                : start_boxes<__half, S>(boxes, cuda_stream(ctx.stream));
+        return p.precision.dtype == DType::bf16 ? beside::call<start_boxes<__nv_bfloat16, S>>(boxes, cuda_stream(ctx.stream))
+                                                : beside::call<start_boxes<__half, S>>(boxes, cuda_stream(ctx.stream));
       }
-    return p.precision.dtype == DType::bf16 ? start<__nv_bfloat16, S>(a, cuda_stream(ctx.stream))
-                                            : start<__half, S>(a, cuda_stream(ctx.stream));
+    return p.precision.dtype == DType::bf16 ? beside::call<start<__nv_bfloat16, S>>(a, cuda_stream(ctx.stream))
+                                            : beside::call<start<__half, S>>(a, cuda_stream(ctx.stream));
   });
 }
 

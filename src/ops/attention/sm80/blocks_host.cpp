@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "gpu/architecture.h"
+#include "gpu/beside.h"
 #include "ops/attention/documents.h"
 #include "ops/attention/impl.h"
 #include "ops/attention/mend.h"
@@ -66,11 +67,11 @@ struct Simt {
   static constexpr const char *forward_name = "attention.flash_simt.forward", *backward_name = "attention.flash_simt.backward";
   template <class Tiles, bool drops>
   static void forward(const ForwardArgs& a, cudaStream_t s) {
-    simt::start_forward<Tiles, drops>(a, s);
+    beside::call<simt::start_forward<Tiles, drops>>(a, s);
   }
   template <class Tiles, Wants wants, bool drops>
   static void backward(const BackwardArgs& a, cudaStream_t s) {
-    simt::start_backward<Tiles, wants, drops>(a, s);
+    beside::call<simt::start_backward<Tiles, wants, drops>>(a, s);
   }
 };
 
@@ -91,11 +92,11 @@ struct Sm80 {
   static constexpr const char *forward_name = "attention.flash_sm80.forward", *backward_name = "attention.flash_sm80.backward";
   template <class Tiles, bool drops>
   static void forward(const ForwardArgs& a, cudaStream_t s) {
-    sm80::start_forward<Tiles, drops>(a, s);
+    beside::call<sm80::start_forward<Tiles, drops>>(a, s);
   }
   template <class Tiles, Wants wants, bool drops>
   static void backward(const BackwardArgs& a, cudaStream_t s) {
-    sm80::start_backward<Tiles, wants, drops>(a, s);
+    beside::call<sm80::start_backward<Tiles, wants, drops>>(a, s);
   }
 };
 
@@ -211,7 +212,7 @@ void forward_with(const Problem& p, const Forward& t, Context& ctx) {
 
 template <class T>
 void zero(const Tensor& t, cudaStream_t stream) {
-  if (t.count() > 0) start_zero<T>({rows_of(t), int(t.shape[3]), int(t.shape[1])}, int(t.shape[0]), int(t.shape[2]), stream);
+  if (t.count() > 0) beside::call<start_zero<T>>({rows_of(t), int(t.shape[3]), int(t.shape[1])}, int(t.shape[0]), int(t.shape[2]), stream);
 }
 
 template <class Family>
@@ -238,17 +239,17 @@ void backward_with(const Problem& p, const Backward& t, Context& ctx) {
     const Deal queries = deal_of(p, p.len_q, Tiles::rows, pairs, false),
                keys = deal_of(p, p.len_k, Tiles::rows, p.batch * p.kv_heads, true);
     if (ctx.dry()) return;
-    start_statistics<T>({.o = rows_of(t.o),
-                         .d_o = rows_of(t.d_o),
-                         .lse = t.lse.as<float>(),
-                         .dlse = t.dlse ? t.dlse.as<float>() : nullptr,
-                         .lse_log2 = lse.as<float>(),
-                         .delta = delta.as<float>(),
-                         .heads = int(p.heads),
-                         .dim_v = int(p.value_dim()),
-                         .len_q = int(p.len_q),
-                         .padded = int(padded)},
-                        int(pairs), stream);
+    beside::call<start_statistics<T>>({.o = rows_of(t.o),
+                                       .d_o = rows_of(t.d_o),
+                                       .lse = t.lse.as<float>(),
+                                       .dlse = t.dlse ? t.dlse.as<float>() : nullptr,
+                                       .lse_log2 = lse.as<float>(),
+                                       .delta = delta.as<float>(),
+                                       .heads = int(p.heads),
+                                       .dim_v = int(p.value_dim()),
+                                       .len_q = int(p.len_q),
+                                       .padded = int(padded)},
+                                      int(pairs), stream);
     if (t.dsink)
       sum_dsink_on_gpu(p, t.with.sink, t.lse, {.delta = delta.as<float>(), .sign = 1, .padded = padded, .in_sixteens = false}, t.dsink,
                        ctx);

@@ -9,7 +9,9 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "gpu/beside.h"
 #include "gpu/check.h"
+#include "gpu/urgent_stream.h"
 #include "ops/attention/mend.h"
 #include "ops/attention/on_stream.h"
 #include "ops/attention/sm90/bwd.h"
@@ -56,23 +58,23 @@ Statistics make_statistics(const Problem& p, std::int64_t padded, std::int64_t c
 
 template <class Tiles>
 void run_before(const Problem& p, const Backward& t, const Statistics& s, std::int64_t padded, float* dq_to_zero, Context& ctx) {
-  start_before<Tiles>({.o = t.o.data,
-                       .dout = t.d_o.data,
-                       .o_strides = strides_of(t.o),
-                       .do_strides = strides_of(t.d_o),
-                       .lse = t.lse.as<float>(),
-                       .dlse = t.dlse.data ? t.dlse.as<float>() : nullptr,
-                       .lse2 = s.lse,
-                       .minus_delta = s.minus_delta,
-                       .dq = dq_to_zero,
-                       .zeros = s.counters,
-                       .zero_count = s.count,
-                       .far = s.far,
-                       .len_q = int(p.len_q),
-                       .padded = int(padded),
-                       .heads = int(p.heads),
-                       .dim_v = int(p.value_dim())},
-                      int(p.batch * p.heads), cuda_stream(ctx.stream));
+  beside::call<start_before<Tiles>>({.o = t.o.data,
+                                     .dout = t.d_o.data,
+                                     .o_strides = strides_of(t.o),
+                                     .do_strides = strides_of(t.d_o),
+                                     .lse = t.lse.as<float>(),
+                                     .dlse = t.dlse.data ? t.dlse.as<float>() : nullptr,
+                                     .lse2 = s.lse,
+                                     .minus_delta = s.minus_delta,
+                                     .dq = dq_to_zero,
+                                     .zeros = s.counters,
+                                     .zero_count = s.count,
+                                     .far = s.far,
+                                     .len_q = int(p.len_q),
+                                     .padded = int(padded),
+                                     .heads = int(p.heads),
+                                     .dim_v = int(p.value_dim())},
+                                    int(p.batch * p.heads), cuda_stream(ctx.stream));
   if (t.dsink)
     sum_dsink_on_gpu(p, t.with.sink, t.lse, {.delta = s.minus_delta, .sign = -1, .padded = padded, .in_sixteens = true}, t.dsink, ctx);
 }
@@ -163,19 +165,19 @@ void backward_with(const Problem& p, const Backward& t, Context& ctx) {
   }
   check(tiles < INT_MAX - ctx.device.units, Code::unsupported, "flash_sm90: {} tiles are too many for one launch", tiles);
   a.tiles = int(tiles);
-  start_main<Main, ordered>(a, int(blocks), stream);
+  beside::call<start_main<Main, ordered>>(a, int(blocks), stream);
 
-  start_after<Tiles>({.dq = dq,
-                      .turns = ordered && reach == Reach::listed ? a.turns : nullptr,
-                      .out = t.dq.data,
-                      .strides = strides_of(t.dq),
-                      .band = a.band,
-                      .heads = a.heads,
-                      .head_dim = a.head_dim,
-                      .query_tiles = a.query_tiles,
-                      .scale = a.scale,
-                      .not_numbers = a.not_numbers},
-                     int(pairs), stream);
+  beside::call<start_after<Tiles>>({.dq = dq,
+                                    .turns = ordered && reach == Reach::listed ? a.turns : nullptr,
+                                    .out = t.dq.data,
+                                    .strides = strides_of(t.dq),
+                                    .band = a.band,
+                                    .heads = a.heads,
+                                    .head_dim = a.head_dim,
+                                    .query_tiles = a.query_tiles,
+                                    .scale = a.scale,
+                                    .not_numbers = a.not_numbers},
+                                   int(pairs), stream);
   mend_backward_on_gpu(p, t, lists, ctx);
 }
 
@@ -230,10 +232,10 @@ void backward_wide(const Problem& p, const Backward& t, Context& ctx) {
   };
   WideArgs a = args(Tiles::rows, Tiles::keys, Tiles::keys, p.len_k, p.batch * p.kv_heads, of_keys);
   a.next_tile = s.counters;
-  start_dkdv<Main>(a, std::min(ctx.device.units, a.tiles), stream);
+  beside::call<start_dkdv<Main>>(a, std::min(ctx.device.units, a.tiles), stream);
   a = args(64, Tiles::dq_keys, Tiles::dq_rows, p.len_q, p.batch * p.heads, of_rows);
   a.next_tile = s.counters + 1;
-  start_dq<Main>(a, std::min(ctx.device.units, a.tiles), stream);
+  beside::call<start_dq<Main>>(a, std::min(ctx.device.units, a.tiles), stream);
   mend_backward_on_gpu(p, t, lists, ctx);
 }
 
@@ -270,11 +272,7 @@ bool better_in_order(const Problem& p, int units) {
 
 // Blocks in a fixed order wait for each other. Two launches of them on streams of one priority are placed one after the other; on streams of
 // two priorities each could hold multiprocessors that the other waits for. So unless the caller asked, only streams of the usual priority get them.
-bool usual_priority(const Context& ctx) {
-  int priority = 0;
-  if (!ctx.dry()) cuda(cudaStreamGetPriority(cuda_stream(ctx.stream), &priority));
-  return priority == 0;
-}
+bool usual_priority(const Context& ctx) { return ctx.dry() || priority_of(ctx.stream) == 0; }
 
 template <class Tiles>
 void backward_in_either_order(const Problem& p, const Backward& t, Context& ctx) {
@@ -300,7 +298,8 @@ void backward_as(const Problem& p, const Backward& t, Context& ctx) {
 
 void zero(const Tensor& t, Context& ctx) {
   if (t.count() == 0 || ctx.dry()) return;
-  start_zero({t.data, strides_of(t), int(t.shape[3])}, int(t.shape[0]), int(t.shape[1]), int(t.shape[2]), cuda_stream(ctx.stream));
+  beside::call<start_zero>({t.data, strides_of(t), int(t.shape[3])}, int(t.shape[0]), int(t.shape[1]), int(t.shape[2]),
+                           cuda_stream(ctx.stream));
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/divide.h"
-#include "gpu/check.h"
+#include "gpu/buffer.h"
 #include "ops/attention/on_stream.h"
 #include "ops/attention/sm90/fwd.h"
 #include "ops/op.h"
@@ -42,7 +42,7 @@ inline void deal_whole_tiles(ForwardArgs& a, Deal deal, double bytes_of_pair, Co
   a.heads_at_once = deal == Deal::asked ? pairs_at_once(pairs, bytes_of_pair) : int(asked);
   const Tensor counter = ctx.arena.make("attention.next_tile", DType::i32, {1});
   a.next_tile = counter.as<int>();
-  if (!ctx.dry()) cuda(cudaMemsetAsync(counter.data, 0, counter.bytes(), cuda_stream(ctx.stream)));
+  if (!ctx.dry()) set_bytes(counter.data, 0, counter.bytes(), ctx.stream);
 }
 
 }  // namespace headroom::attention::sm90

@@ -4,6 +4,7 @@
 #include <climits>
 
 #include "base/error.h"
+#include "gpu/beside.h"
 #include "gpu/byte_map.h"
 #include "ops/attention/impl.h"
 #include "ops/attention/on_stream.h"
@@ -91,9 +92,9 @@ void fp8_forward_by(const Problem& p, const Forward& t, Context& ctx) {
   a.v_scale = t.with.v_scale.as<float>();
   const auto stream = cuda_stream(ctx.stream);
   switch (a.band.reach) {
-    case Reach::all: return start_forward_fp8<Tiles, Reach::all>(a, ctx.device.units, stream);
-    case Reach::before: return start_forward_fp8<Tiles, Reach::before>(a, ctx.device.units, stream);
-    default: return start_forward_fp8<Tiles, Reach::run>(a, ctx.device.units, stream);
+    case Reach::all: return beside::call<start_forward_fp8<Tiles, Reach::all>>(a, ctx.device.units, stream);
+    case Reach::before: return beside::call<start_forward_fp8<Tiles, Reach::before>>(a, ctx.device.units, stream);
+    default: return beside::call<start_forward_fp8<Tiles, Reach::run>>(a, ctx.device.units, stream);
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "gpu/architecture.h"
+#include "gpu/beside.h"
 #include "gpu/check.h"
 #include "ops/attention/documents.h"
 #include "ops/attention/impl.h"
@@ -63,14 +64,14 @@ enum class Asks { plain, documents, cap };  // which instances of a shape: only 
 template <class Tiles, Asks asks>
 void start(const ForwardArgs& a, const Context& ctx) {
   const auto stream = cuda_stream(ctx.stream);
-  if constexpr (asks == Asks::documents) return start_forward<Tiles, Reach::listed>(a, ctx.device.units, stream);
+  if constexpr (asks == Asks::documents) return beside::call<start_forward<Tiles, Reach::listed>>(a, ctx.device.units, stream);
   if constexpr (asks == Asks::cap)
-    return a.band.reach == Reach::listed ? start_forward<Tiles, Reach::listed, true>(a, ctx.device.units, stream)
-                                         : start_forward<Tiles, Reach::run, true>(a, ctx.device.units, stream);
+    return a.band.reach == Reach::listed ? beside::call<start_forward<Tiles, Reach::listed, true>>(a, ctx.device.units, stream)
+                                         : beside::call<start_forward<Tiles, Reach::run, true>>(a, ctx.device.units, stream);
   if constexpr (asks == Asks::plain) switch (a.band.reach) {
-      case Reach::all: return start_forward<Tiles, Reach::all>(a, ctx.device.units, stream);
-      case Reach::before: return start_forward<Tiles, Reach::before>(a, ctx.device.units, stream);
-      default: return start_forward<Tiles, Reach::run>(a, ctx.device.units, stream);
+      case Reach::all: return beside::call<start_forward<Tiles, Reach::all>>(a, ctx.device.units, stream);
+      case Reach::before: return beside::call<start_forward<Tiles, Reach::before>>(a, ctx.device.units, stream);
+      default: return beside::call<start_forward<Tiles, Reach::run>>(a, ctx.device.units, stream);
     }
 }
 
@@ -119,7 +120,7 @@ void forward_by(const Problem& p, const Forward& t, const Partition& partition, 
     a.partial_lse = ctx.arena.make("attention.partial_lse", DType::f32, {parts, rows}).template as<float>();
     const Tensor arrivals = ctx.arena.make("attention.arrivals", DType::i32, {tiles * Tiles::consumers});
     a.arrivals = arrivals.as<int>();
-    if (!ctx.dry()) cuda(cudaMemsetAsync(arrivals.data, 0, arrivals.bytes(), cuda_stream(ctx.stream)));
+    if (!ctx.dry()) set_bytes(arrivals.data, 0, arrivals.bytes(), ctx.stream);
   } else if (Tiles::way == Way::cluster) {
     a.units = int(tiles * partition.blocks_of_tile);
   } else if (asks != Asks::plain && a.band.reach == Reach::listed) {

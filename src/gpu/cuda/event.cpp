@@ -25,4 +25,6 @@ bool Event::passed() const {
   return true;
 }
 
+void Event::wait() const { cuda(cudaEventSynchronize(raw_event(raw_))); }
+
 }  // namespace headroom

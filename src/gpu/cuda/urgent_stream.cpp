@@ -14,4 +14,10 @@ UrgentStream::UrgentStream(int device) {
 }
 UrgentStream::~UrgentStream() { cudaStreamDestroy(cuda_stream(raw_)); }
 
+int priority_of(void* stream) {
+  int priority = 0;
+  cuda(cudaStreamGetPriority(cuda_stream(stream), &priority));
+  return priority;
+}
+
 }  // namespace headroom

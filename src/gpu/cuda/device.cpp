@@ -1,6 +1,5 @@
 #include "gpu/device.h"
 
-#include "base/device_names.h"
 #include "base/error.h"
 #include "gpu/check.h"
 
@@ -32,7 +31,6 @@ Device cuda_device(int index) {
   cuda(cudaDeviceGetPCIBusId(bus, sizeof bus, index));
   d.bus = bus;
   d.driver = fmt::format("CUDA {}.{}", driver / 1000, driver % 1000 / 10);
-  if (const Device* known = known_as(d.name)) d.ceilings = known->ceilings;
   return d;
 }
 

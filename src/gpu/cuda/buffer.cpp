@@ -31,7 +31,10 @@ void copy_rows_to_host(void* to, const void* from, std::size_t row_bytes, std::s
   if (row_bytes == every || rows == 1) return copy_to_host(to, from, row_bytes * rows, s);
   cuda(cudaMemcpy2DAsync(to, row_bytes, from, every, row_bytes, rows, cudaMemcpyDeviceToHost, cuda_stream(s.raw())));
 }
-void fill_bytes(void* at, int byte, std::size_t bytes, const Stream& s) { cuda(cudaMemsetAsync(at, byte, bytes, cuda_stream(s.raw()))); }
+void set_bytes(void* at, int byte, std::size_t bytes, void* stream) { cuda(cudaMemsetAsync(at, byte, bytes, cuda_stream(stream))); }
+void set_rows(void* at, std::size_t every, int byte, std::size_t row_bytes, std::size_t rows, void* stream) {
+  cuda(cudaMemset2DAsync(at, every, byte, row_bytes, rows, cuda_stream(stream)));
+}
 
 DeviceMemory device_memory() {
   DeviceMemory m;
