@@ -121,7 +121,7 @@ function(headroom_add_kernels)
   if(NOT STATIC_FMT)
     list(APPEND own ${PROJECT_SOURCE_DIR}/cmake/portable/fmt.cpp)
   endif()
-  add_library(headroom_cuda MODULE ${host} ${own} ${file})
+  add_library(headroom_cuda MODULE ${host} ${own} ${file} $<TARGET_OBJECTS:headroom_this_build>)
   foreach(part ${parts})
     # UNITY_BUILD: what else is in a file changes a kernel's code, and CMake unites CUDA sources from 3.31 on.
     set_target_properties(${part} PROPERTIES UNITY_BUILD OFF POSITION_INDEPENDENT_CODE ON)

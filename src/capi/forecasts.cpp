@@ -73,7 +73,7 @@ Device device_of(Request& r, const std::string& otherwise) {
   const std::string name = given ? given->get<std::string>() : otherwise;
   check(!given || !name.empty(), Code::bad_argument, "device is empty (an unset variable?); name a machine or leave it out");
   if (name == "cpu") return cpu_device();
-  if (name.empty()) return cuda_device_count() > 0 ? cuda_device(0) : cpu_device();
+  if (name.empty()) return cuda_by_default() ? cuda_device(0) : cpu_device();
   if (name == "cuda") return cuda_device(0);
   if (name.starts_with("cuda:") && name.size() > 5 && name.size() < 9 && name.find_first_not_of("0123456789", 5) == std::string::npos)
     return cuda_device(std::stoi(name.substr(5)));

@@ -27,7 +27,7 @@ Device cuda_named(std::int64_t index, const Common& common) {
 
 Device chosen_device(const Common& common) {
   const std::string& wanted = common.device;
-  if (wanted == "cpu" || (wanted.empty() && cuda_device_count() == 0)) return cpu_device();
+  if (wanted == "cpu" || (wanted.empty() && !cuda_by_default())) return cpu_device();
   if (wanted.empty() || wanted == "cuda") return cuda_named(0, common);  // CUDA counts the fastest first
   check(!known_device(wanted), Code::bad_argument,
         "--device: there is no {} in this machine, and this command measures; choose from cpu, cuda, cuda:N. A forecast needs no card: "

@@ -94,7 +94,7 @@ bool is_here(const Common& common) {
 Device described_device(const Common& common) { return is_here(common) ? chosen_device(common) : device_described(common.device); }
 
 Device account_device(const Common& common, std::optional<std::uint64_t> memory) {
-  if (!common.device.empty() || cuda_device_count() > 0) return described_device(common);
+  if (!common.device.empty() || cuda_by_default()) return described_device(common);
   Device d = device_described("h200");
   if (memory) d.name = fmt::format("a GPU of {} (else as an {})", bytes_in_words(double(*memory)), d.name);
   return d;

@@ -1,6 +1,8 @@
 // This room, as the program has it: CUDA's calls are in src/gpu/cuda, in libheadroom_cuda.so.
 #include "gpu/beside.h"
 
+#include <atomic>
+
 #include "base/device_names.h"
 #include "gpu/across.h"
 
@@ -9,6 +11,10 @@ namespace headroom {
 using beside::call, beside::construct, beside::destroy;
 
 int cuda_device_count() { return beside::here() ? call<cuda_device_count>() : 0; }
+bool cuda_by_default() {
+  check(!beside::refused(), Code::unsupported, "{}; build it again, remove it, or name the device cpu", beside::why_absent());
+  return cuda_device_count() > 0;
+}
 Device cuda_device(int index) {
   check(beside::here(), Code::unsupported, "cuda:{} cannot be had: {}", index, beside::why_absent());
   Device d = call<cuda_device>(index);
@@ -89,7 +95,7 @@ void blas::multiply(const Gemm& p, void* workspace, void* stream) { call<blas::m
 blas::Measuring::Measuring() { call<construct<blas::Measuring>>(this); }
 blas::Measuring::~Measuring() { call<destroy<blas::Measuring>>(this); }
 
-// These are asked on a CPU, too, where the library may be absent.
+// Asked on a CPU, too, where the library may be absent.
 OnDevice::OnDevice(const Device& d) {
   if (d.kind == DeviceKind::cuda) call<construct<OnDevice, const Device&>>(this, d);
 }
@@ -97,15 +103,15 @@ OnDevice::~OnDevice() {
   if (before_ >= 0) call<destroy<OnDevice>>(this);
 }
 void check_reachable(const void* data, const Device& d, const char* name) { call<check_reachable>(data, d, name); }
+namespace {
+std::atomic<bool> cuda_in_use{false};
+}
+void noted_cuda_use() { cuda_in_use.store(true, std::memory_order_relaxed); }
 void check_host_memory(const void* data, const char* name) {
-  if (beside::opened()) call<check_host_memory>(data, name);
+  if (cuda_in_use.load(std::memory_order_relaxed)) call<check_host_memory>(data, name);
 }
-void noted_cuda_use() { call<noted_cuda_use>(); }
-void push_range(const char* name) {
-  if (beside::opened()) call<push_range>(name);
-}
-void pop_range() {
-  if (beside::opened()) call<pop_range>();
-}
+
+void push_range(const char* name) { call<push_range>(name); }
+void pop_range() { call<pop_range>(); }
 
 }  // namespace headroom

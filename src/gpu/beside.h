@@ -11,7 +11,6 @@
 #include <exception>
 #include <functional>
 #include <initializer_list>
-#include <memory>
 #include <new>
 #include <string>
 #include <string_view>
@@ -24,7 +23,7 @@
 namespace headroom::beside {
 
 bool here();                      // whether the library is beside the program; opens it
-bool opened() noexcept;           // whether something has opened it; never opens it
+bool refused();                   // whether a file is there that should be it, and cannot be used
 const std::string& why_absent();  // one sentence, where it is not here
 
 // A class whose constructor and destructor are the library's: the program's call these, on its own object.
@@ -40,14 +39,15 @@ void destroy(C* at) {
 // What follows is how a call crosses.
 
 struct Failure {
-  enum class Kind : std::uint8_t { error, no_memory, callback } kind;
-  Code code = Code::cuda;
+  // What is thrown again: an Error, std::bad_alloc, what the callback threw, std::logic_error, and for any other std::runtime_error.
+  enum class Kind : std::uint8_t { error, no_memory, callback, logic_error, runtime_error } kind;
+  Code code = Code::cuda;  // of an Error: it, and where it was thrown
   const char* file = "";
   int line = 0;
   std::string text = {};
 };
-Failure* caught() noexcept;  // in the library: what is being handled
-[[noreturn]] void rethrow(std::unique_ptr<Failure>, const std::exception_ptr& of_callback);
+Failure* caught() noexcept;                                                  // in the library: what is being handled
+[[noreturn]] void rethrow(Failure*, const std::exception_ptr& of_callback);  // takes the Failure
 
 struct Callback {                   // a std::function of the program's
   bool (*run)(void* who) noexcept;  // false: it threw
@@ -123,11 +123,11 @@ struct Signature {
     std::exception_ptr threw;
     if constexpr (std::is_void_v<R>) {
       if (Failure* const failed = entry(nullptr, Crossing<A>(a, threw).wire...)) [[unlikely]]
-        rethrow(std::unique_ptr<Failure>(failed), threw);
+        rethrow(failed, threw);
     } else {
       alignas(R) std::byte room[sizeof(R)];
       if (Failure* const failed = entry(room, Crossing<A>(a, threw).wire...)) [[unlikely]]
-        rethrow(std::unique_ptr<Failure>(failed), threw);
+        rethrow(failed, threw);
       R* const made = std::launder(reinterpret_cast<R*>(room));
       R result = std::move(*made);
       std::destroy_at(made);
@@ -201,10 +201,10 @@ struct Offers {
 const Offers* all_offers();
 
 struct Door {
-  const char* build;  // the version and the compiler: those of the program
+  const char* build;  // this_build, as the library has it
   const Offers* first;
 };
 using Entry = const Door* (*)();  // the type of the one symbol, headroom_cuda
-constexpr const char* this_build = HEADROOM_VERSION " by " __VERSION__;
+extern const char* const this_build;  // version, compiler, and a digest of the headers that both sides read (cmake/edge.cmake)
 
 }  // namespace headroom::beside

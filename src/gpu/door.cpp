@@ -1,7 +1,11 @@
 // The program's side of the edge: finds libheadroom_cuda.so, opens it once and sets every call that the program makes.
 #include <dlfcn.h>
+#include <elf.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <cstring>
+#include <fstream>
 #include <unordered_map>
 
 #include "base/beside_program.h"
@@ -12,7 +16,6 @@ namespace headroom::beside {
 namespace {
 
 constinit Slot* last_slot = nullptr;
-constinit std::atomic<bool> is_open{false};
 
 std::string another_build(const std::string& file, const std::string& how) {
   return fmt::format("{} belongs to another build of headroom: {}", file, how);
@@ -31,32 +34,56 @@ std::string set_all(const std::string& file, const Door& door) {  // why not
   return "";
 }
 
-std::string open() {  // why not
+// A library that was copied in part has its head, and dlopen() ends the process by SIGBUS where it touches what is not there.
+std::string why_not_whole(const std::string& file) {  // empty, too, for what dlopen() refuses itself
+  std::ifstream in(file, std::ios::binary | std::ios::ate);
+  const auto bytes = std::uint64_t(in.tellg());
+  Elf64_Ehdr head{};
+  if (!in.seekg(0) || !in.read(reinterpret_cast<char*>(&head), sizeof head) || std::memcmp(head.e_ident, ELFMAG, SELFMAG) != 0) return "";
+  std::uint64_t needed = 0;
+  for (int i = 0; i < head.e_phnum; ++i) {
+    Elf64_Phdr part{};
+    in.seekg(std::streamoff(head.e_phoff) + std::streamoff(i) * head.e_phentsize);
+    if (!in.read(reinterpret_cast<char*>(&part), sizeof part)) return fmt::format("{} is cut off within its first bytes", file);
+    if (part.p_type == PT_LOAD) needed = std::max(needed, part.p_offset + part.p_filesz);
+  }
+  return bytes < needed ? fmt::format("{} is cut off: it has {} of {} bytes", file, bytes, needed) : "";
+}
+
+struct Opened {
+  bool something = false;    // a file that should be the library
+  std::string why_not = {};  // empty: it is open
+};
+
+Opened open() {
   constexpr const char* name = "libheadroom_cuda.so";
-  const char* const given = std::getenv("HEADROOM_CUDA");
-  const std::string file = given ? given : file_beside_program(name);
-  if (file.empty()) return fmt::format("there are no GPU kernels beside this program: 'make build' builds {} where nvcc is", name);
+  const char* const given = std::getenv("HEADROOM_CUDA_LIBRARY");
+  const std::string file = given && *given ? given : file_beside_program(name);
+  if (file.empty()) return {false, fmt::format("there are no GPU kernels beside this program: 'make build' builds {} where nvcc is", name)};
+  const auto not_loaded = [](const std::string& why) {
+    return Opened{true, fmt::format("the GPU kernels beside this program cannot be loaded: {}", why)};
+  };
+  if (const std::string why = why_not_whole(file); !why.empty()) return not_loaded(why);
   void* const library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!library) return fmt::format("the GPU kernels beside this program cannot be loaded: {}", dlerror());
+  if (!library) return not_loaded(dlerror());
   const auto entry = reinterpret_cast<Entry>(dlsym(library, "headroom_cuda"));
-  if (!entry) return another_build(file, "it has no headroom_cuda");
+  if (!entry) return {true, another_build(file, "it has no headroom_cuda")};
   const Door* const door = entry();
-  if (std::string_view(door->build) != this_build) return another_build(file, fmt::format("it is {}, this is {}", door->build, this_build));
-  return set_all(file, *door);
+  if (std::string_view(door->build) != this_build)
+    return {true, another_build(file, fmt::format("it is {}, this is {}", door->build, this_build))};
+  return {true, set_all(file, *door)};
+}
+
+const Opened& opened() {
+  static const Opened once = open();
+  return once;
 }
 
 }  // namespace
 
-const std::string& why_absent() {
-  static const std::string why = [] {
-    std::string not_here = open();
-    is_open.store(not_here.empty(), std::memory_order_release);
-    return not_here;
-  }();
-  return why;
-}
+const std::string& why_absent() { return opened().why_not; }
 bool here() { return why_absent().empty(); }
-bool opened() noexcept { return is_open.load(std::memory_order_acquire); }
+bool refused() { return opened().something && !here(); }
 
 Slot::Slot(const char* name, std::uint64_t stamp) noexcept : name_(name), stamp_(stamp), next_(std::exchange(last_slot, this)) {}
 Slot* Slot::first() { return last_slot; }

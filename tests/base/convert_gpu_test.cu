@@ -44,7 +44,7 @@ using Formats = testing::Types<bf16, f16, e4m3, e5m2>;
 TYPED_TEST_SUITE(ConvertGpu, Formats);
 
 TYPED_TEST(ConvertGpu, SameBitsAsTheHost) {
-  if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device, or a build without CUDA";
+  if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device, or no GPU kernels beside this program";
   const Stream stream(0);
   const std::size_t bytes = std::size_t(patterns) * 4;
   Buffer there[4] = {Buffer(bytes), Buffer(bytes), Buffer(bytes), Buffer(bytes)};

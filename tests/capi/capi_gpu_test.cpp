@@ -84,7 +84,7 @@ double furthest(const std::vector<double>& a, const std::vector<double>& b) {
 class DoorGpu : public testing::Test {
  protected:
   void SetUp() override {
-    if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device, or a build without CUDA";
+    if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device, or no GPU kernels beside this program";
   }
 };
 

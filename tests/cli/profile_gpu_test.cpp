@@ -8,7 +8,7 @@ namespace {
 class ProfileGpu : public Program {};
 
 TEST_F(ProfileGpu, AnotherProgramsKernelsAreSeen) {
-  if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device, or a build without CUDA";
+  if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device, or no GPU kernels beside this program";
   const std::string json = (folder_ / "program.json").string();
   const Ended e = run("profile --format json --out " + json + " -- " + HEADROOM_BINARY_DIR +
                       "/headroom attention --device cuda --variant plain_cuda --len 256 --batch 1 --steps 3 --warmup 1 --db " + db_);

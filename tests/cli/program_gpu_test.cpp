@@ -9,7 +9,7 @@ class ProgramGpu : public Program {
  protected:
   void SetUp() override {
     Program::SetUp();
-    if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device, or a build without CUDA";
+    if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device, or no GPU kernels beside this program";
     name = cuda_device(0).name;
   }
   Json answer(const std::string& arguments, int code = 0) const {

@@ -16,7 +16,7 @@ namespace {
 class PlaceGpu : public testing::Test {
  protected:
   void SetUp() override {
-    if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device, or a build without CUDA";
+    if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device, or no GPU kernels beside this program";
     device = cuda_device(0);
   }
   Device device;

@@ -1,4 +1,4 @@
-// A machine without a GPU, or a build without CUDA, forecasts a GPU's scratch exactly: each op's is ordinary arithmetic in its door.
+// A machine without a GPU, or without GPU kernels beside the program, forecasts a GPU's scratch exactly: each op's is ordinary arithmetic in its door.
 #include <gtest/gtest.h>
 
 #include <functional>

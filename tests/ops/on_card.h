@@ -113,7 +113,7 @@ class OnCard : public testing::Test {
   using Work = std::function<void(Context&)>;
 
   void SetUp() override {
-    if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device, or a build without CUDA";
+    if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device, or no GPU kernels beside this program";
     device = cuda_device(0);
     stream = std::make_unique<Stream>(0);
   }

@@ -11,7 +11,7 @@ namespace {
 class AttentionSweepGpu : public testing::Test {
  protected:
   void SetUp() override {
-    if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device, or a build without CUDA";
+    if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device, or no GPU kernels beside this program";
     device = cuda_device(0);
     device.memory_bytes = free_memory_bytes(device);
     sweep.variants = {"all"};

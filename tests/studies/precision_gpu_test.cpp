@@ -12,7 +12,7 @@ namespace {
 class PrecisionGpu : public testing::Test {
  protected:
   void SetUp() override {
-    if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device, or a build without CUDA";
+    if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device, or no GPU kernels beside this program";
     card.emplace(cuda_device(0), 1);
   }
 

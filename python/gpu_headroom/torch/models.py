@@ -339,7 +339,7 @@ def attend(
                                  0.0 if softcap is None else float(softcap), dropout=dropped)  # fmt: skip
             sink = None if s_aux is None else s_aux.reshape(-1).float()
             o = run((q, k, v, sink, cu_q, cu_k, None, seed_of(q, dropped)), options)[0]
-        except lib.Error as refused:  # no kernel for this device, no driver, a library without CUDA
+        except lib.Error as refused:  # no kernel for this device, no driver, no GPU kernels beside the library
             if refused.status != "unsupported":
                 raise
             reason = str(refused)

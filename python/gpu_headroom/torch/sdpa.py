@@ -298,7 +298,7 @@ def _sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, sca
             if len(_known) >= 4096:
                 _known.clear()
             _known[known_as] = settled(tensors, options)
-    except lib.Error as refused:  # no kernel for this device, no driver, a library without CUDA
+    except lib.Error as refused:  # no kernel for this device, no driver, no GPU kernels beside the library
         if refused.status != "unsupported":
             raise
         reason = str(refused)

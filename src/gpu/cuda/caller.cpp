@@ -1,15 +1,11 @@
 #include "gpu/caller.h"
 
-#include <atomic>
-
 #include "base/error.h"
 #include "gpu/check.h"
 
 namespace headroom {
 
 namespace {
-
-std::atomic<bool> cuda_in_use{false};
 
 bool reads_all_host_memory(int device) {  // Grace and the like, and kernels with heterogeneous memory management
   int yes = 0;
@@ -47,10 +43,8 @@ void check_reachable(const void* data, const Device& d, const char* name) {
 
 void check_host_memory(const void* data, const char* name) {
   cudaPointerAttributes a{};
-  if (!data || !cuda_in_use.load(std::memory_order_relaxed) || !asked(data, a)) return;
+  if (!data || !asked(data, a)) return;
   check(a.type != cudaMemoryTypeDevice, Code::bad_argument, "{} is memory of cuda:{}, the context is the CPU's", name, a.device);
 }
-
-void noted_cuda_use() { cuda_in_use.store(true, std::memory_order_relaxed); }
 
 }  // namespace headroom

@@ -75,7 +75,6 @@ const beside::Offers of_this_room{
     offer<destroy<OnDevice>>(),
     offer<check_reachable>(),
     offer<check_host_memory>(),
-    offer<noted_cuda_use>(),
     offer<push_range>(),
     offer<pop_range>(),
 };

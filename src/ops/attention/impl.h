@@ -19,7 +19,7 @@ Saved nothing_saved(const Problem&, Context&);
 void flash_forward(const Problem&, const Forward&, Context&);
 void flash_backward(const Problem&, const Backward&, Context&);
 
-// On CUDA. A build without CUDA has these too, over kernels that refuse (no_kernels.h).
+// On CUDA: host sides, which are the program's. Their kernels are in libheadroom_cuda.so.
 Support decode_supports(const Problem&, const Device&, Pass);
 void decode_forward(const Problem&, const Forward&, Context&);
 void decode_backward(const Problem&, const Backward&, Context&);

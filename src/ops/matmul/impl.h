@@ -5,6 +5,6 @@
 namespace headroom::matmul {
 
 void multiply_cpu(const Product&, Context&);                            // beta multiplies what c holds
-void multiply_cuda(const Product&, const Tensor& workspace, Context&);  // an Error where the library was built without CUDA
+void multiply_cuda(const Product&, const Tensor& workspace, Context&);  // in libheadroom_cuda.so: called through beside::call
 
 }  // namespace headroom::matmul

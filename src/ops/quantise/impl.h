@@ -22,7 +22,7 @@ inline CardMaxima maxima_on_card(const Request& r) {
           has(r.transposed, ScaleKind::row) ? r.columns() : 0};
 }
 
-// An Error where the library was built without CUDA.
+// In libheadroom_cuda.so: called through beside::call.
 void quantise_cuda(const Request&, const Tensor& maxima, Context&);
 void dequantise_cuda(const Scaled& from, const Tensor& to, Context&);
 

@@ -13,7 +13,7 @@ using namespace cases;
 class AttentionGpu : public testing::Test {
  protected:
   void SetUp() override {
-    if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device, or a build without CUDA";
+    if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device, or no GPU kernels beside this program";
     device = cuda_device(0);
     if (const char* name = std::getenv("HEADROOM_VARIANT")) only = name;
     stream = std::make_unique<Stream>(0);

@@ -10,7 +10,7 @@ using namespace fp8_cases;
 class AttentionFp8Gpu : public testing::Test {
  protected:
   void SetUp() override {
-    if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device, or a build without CUDA";
+    if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device, or no GPU kernels beside this program";
     device = cuda_device(0);
     if (device.sm != 90) {
       EXPECT_FALSE(variant.supports(fp8_problem(1, 1, 64, 64, 64), device, Pass::forward).ok);

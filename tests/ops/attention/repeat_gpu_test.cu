@@ -99,7 +99,7 @@ const Problem problems[] = {problem(3, 3, 500, 500, 64, Mask::causal()), problem
 class AttentionRepeatGpu : public testing::Test {
  protected:
   void SetUp() override {
-    if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device, or a build without CUDA";
+    if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device, or no GPU kernels beside this program";
     device = cuda_device(0);
     stream = std::make_unique<Stream>(0);
   }

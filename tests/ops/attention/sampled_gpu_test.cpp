@@ -27,7 +27,7 @@ struct Here {  // a tensor in the host's memory, and the same on the card
 };
 
 TEST(SampledOracleGpu, RowSumsAreTheReferences) {
-  if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device, or a build without CUDA";
+  if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device, or no GPU kernels beside this program";
   Place place(cuda_device(0));
   for (const DType type : {DType::f32, DType::bf16})
     for (const Mask mask :
