@@ -8,9 +8,9 @@
 
 namespace headroom::dist {
 
-std::string mpi_why_not();                                 // empty where the plugin can be opened; starts nothing
-std::unique_ptr<Comm> make_mpi_comm(Rendezvous&);          // an Error where MPI counts the ranks in another way
-Address address_by_mpi(int rank, int ranks);               // rank 0's address: it finds a free port and sends it through MPI
-void finish_mpi();                                         // every rank calls it after its last call; does nothing if MPI was not started
+std::string mpi_why_not();                         // empty where the plugin can be opened; starts nothing
+std::unique_ptr<Comm> make_mpi_comm(Rendezvous&);  // an Error where MPI counts the ranks in another way
+Address address_by_mpi(int rank, int ranks);       // rank 0's address: it finds a free port and sends it through MPI
+void finish_mpi();                                 // every rank calls it after its last call; does nothing if MPI was not started
 
 }  // namespace headroom::dist
