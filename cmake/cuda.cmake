@@ -141,6 +141,7 @@ function(headroom_add_kernels)
     CUDA::cudart_static)  # cuBLASLt is opened at run time: src/gpu/cublaslt.h
   target_link_options(headroom_cuda PRIVATE -static-libstdc++ LINKER:--exclude-libs,ALL LINKER:--gc-sections LINKER:--no-undefined
     LINKER:--version-script=${exports})
+  set(HEADROOM_KERNELS headroom_cuda ${parts} PARENT_SCOPE)
   install(TARGETS headroom_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endfunction()
 

@@ -66,6 +66,28 @@ TEST_F(Kernels, AForecastOfACardNeedsNone) {
 TEST_F(Kernels, EveryCallOfTheProgramIsInTheLibrary) {
   refused("attention --device cuda:99", 1, "cuda:99 cannot be had: this machine has");
 }
+
+#ifdef HEADROOM_KERNELS_DRY
+// Every call of a step goes through the library, graphs, events and copies among them; the card answers and computes nothing.
+TEST_F(Kernels, AStepOnACardThatIsNotThereRunsThroughThem) {
+  setenv("HEADROOM_CUDA_LIBRARY", HEADROOM_KERNELS_DRY, 1);
+  const std::string on_h200 = "forecast --device h200 -- " HEADROOM_BINARY_DIR "/headroom ";
+  const std::string step = "step --layers 2 --width 128 --heads 2 --vocab 100 --batch 2 --len 128 --warmup 1 --steps 2 --format json ";
+  for (const char* precision : {"bf16", "fp8", "fp32"}) {
+    const Ended e = run(on_h200 + step + "--precision " + precision + " --device cuda:0 --out " + at("step.json"));
+    ASSERT_EQ(e.code, 0) << e.err;
+    const Json rows = Json::parse(text_of(at("step.json")))["rows"];
+    EXPECT_EQ(rows.size(), 3u) << precision;
+    for (const Json& row : rows) {
+      EXPECT_EQ(row["status"], "ok") << row["why"];
+      EXPECT_EQ(row["peak_bytes"], row["forecast_peak_bytes"]) << precision << " " << row["phase"];
+    }
+  }
+  const Ended e = run(on_h200 + step + "--device cuda:1");
+  EXPECT_NE(e.code, 0);
+  EXPECT_NE(e.err.find("--device: cuda:1 cannot be had: this machine has 1 CUDA device"), std::string::npos) << e.err;
+}
+#endif
 #else
 TEST_F(Kernels, WithoutThemItSaysHowTheyAreBuilt) {
   refused("attention --device cuda:99", 1,
