@@ -204,7 +204,7 @@ struct Door {
   const char* build;  // this_build, as the library has it
   const Offers* first;
 };
-using Entry = const Door* (*)();  // the type of the one symbol, headroom_cuda
+using Entry = const Door* (*)();      // the type of the one symbol, headroom_cuda
 extern const char* const this_build;  // version, compiler, and a digest of the headers that both sides read (cmake/edge.cmake)
 
 }  // namespace headroom::beside
