@@ -6,7 +6,9 @@ Exit code 77 says: skipped, and why. Runs on the CPU, and on a GPU where there i
 import contextlib
 import copy
 import importlib.util
+import os
 import sys
+import tempfile
 import unittest
 import unittest.mock
 
@@ -22,6 +24,7 @@ from torch.overrides import TorchFunctionMode
 import gpu_headroom.torch as ht
 from draws import kept
 from gpu_headroom.torch import models
+from gpu_headroom.torch.imports import when_imported
 
 OLD = importlib.util.find_spec("transformers.masking_utils") is None  # before 4.53: masks are tensors, and fewer models ask the interface
 DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
@@ -300,9 +303,24 @@ class ModelsTest(unittest.TestCase):
                     keep = slice(None) if real is None else real
                     self.assertLess((eager(**inputs).logits - ours(**inputs).logits)[keep].abs().max().item(), 1e-5)
                     if (name, padding) != ("RoFormer", "none"):  # it is given no mask
-                        self.assertRegex(seen.explain(), "the model adds its mask itself")
+                        self.assertRegex(seen.explain(), "the model adds its mask itself|served by headroom: [1-9]")  # CodeGen asks from 5.24 on
         with self.assertRaisesRegex(ValueError, "FalconForCausalLM chooses among attention classes of its own.*'sdpa' inside .*replace_sdpa"):
             self.twins("Falcon", "FalconForCausalLM", dict(sizes, hidden_size=64, num_hidden_layers=2, num_attention_heads=4))
+
+    def test_a_module_that_was_only_looked_for_is_known_once_it_is_imported(self):
+        """transformers' masks were not: the padding of whoever had looked for transformers.masking_utils was left out without a word."""
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.object(sys, "path", [folder, *sys.path]):
+            with open(os.path.join(folder, "imported_later.py"), "w") as file:
+                file.write("from_it = 1")
+            seen = []
+            when_imported("imported_later", lambda module: seen.append(module.from_it))
+            when_imported("imported_later", lambda module: seen.append(module.from_it + 1))
+            self.assertIsNotNone(importlib.util.find_spec("imported_later"))
+            self.assertEqual(seen, [])
+            module = importlib.import_module("imported_later")
+            self.assertEqual(sorted(seen), [1, 2])
+            importlib.reload(module)
+            self.assertEqual(sorted(seen), [1, 2])
 
     @unittest.skipIf(OLD, "its masks do not say what they are made from")
     def test_a_mask_is_moved_as_a_tensor_is(self):

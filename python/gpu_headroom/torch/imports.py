@@ -1,26 +1,29 @@
 """What is done once another package is imported: importing it here would cost seconds to people who do not use it."""
 
 import importlib.abc
-import importlib.util
 import sys
 
 
 class _WhenImported(importlib.abc.MetaPathFinder):
+    """Stays until the module has been loaded: many programs look for a module (importlib.util.find_spec) before they import it, or never do."""
+
     def __init__(self, name, then):
         self.name, self.then = name, then
 
     def find_spec(self, name, path, target=None):
         if name != self.name:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
+        behind = sys.meta_path[sys.meta_path.index(self) + 1 :]
+        spec = next(filter(None, (finder.find_spec(name, path, target) for finder in behind if hasattr(finder, "find_spec"))), None)
         load = getattr(spec and spec.loader, "exec_module", None)
         if load is None:
             return spec
 
         def loaded(module):
             load(module)
-            self.then(module)
+            if self in sys.meta_path:
+                sys.meta_path.remove(self)
+                self.then(module)
 
         spec.loader.exec_module = loaded
         return spec
