@@ -43,7 +43,8 @@ class Setting:
     attention: str = "fused"  # naive, fused
     compile: str = "none"  # none, blocks (each block by itself), model (all of it, with its loss)
     keep: str = "everything"  # everything, input (each block checkpointed), groups:K (and each block within), groups:K:everything
-    adam: str = "foreach"  # foreach, fused, 8bit (bitsandbytes)
+    parameters: str = "whole"  # of transformers' models: whole (FP32, with autocast), half (in the precision, without)
+    adam: str = "foreach"  # foreach, fused, muon (with fused AdamW); 8bit, lion, lion-8bit (bitsandbytes)
     lora: int = 0  # rank of the adapters of every matrix of the blocks; the other weights are frozen, in the precision
     accumulate: int = 1  # micro-batches of a step
     shard: str = "none"  # none (DDP when gpus > 1), gradients (FSDP2, gathered weights kept until backward), everything (gathered twice)
@@ -66,6 +67,8 @@ def step_of(s, device):
     from torch.utils.checkpoint import checkpoint
 
     import pytorch_memory as eager
+    if s.model not in SHAPES:
+        return step_of_transformers(s, device)
     vocab, width, ffn, depth, heads, kv_heads = SHAPES[s.model]
     depth = s.layers or depth
     low = torch.bfloat16 if s.precision == "bf16" else torch.float32
@@ -171,11 +174,7 @@ def step_of(s, device):
         model = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
     run = torch.compile(model) if s.compile == "model" else model
     trained = [p for p in model.parameters() if p.requires_grad]
-    if s.adam == "8bit":
-        import bitsandbytes
-        optimizer = bitsandbytes.optim.AdamW8bit(trained, lr=1e-4)
-    else:
-        optimizer = torch.optim.AdamW(trained, lr=1e-4, fused=s.adam == "fused", foreach=s.adam == "foreach")
+    optimizers = optimizers_of(s, trained, [p for p in model.blocks.parameters() if p.ndim == 2 and p.requires_grad])
     tokens = torch.randint(vocab, (s.batch, s.len + 1), device=device)
     x, y = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
     autocast = s.precision == "bf16" and s.shard == "none"  # FSDP2's policy casts instead
@@ -184,6 +183,48 @@ def step_of(s, device):
         for _ in range(s.accumulate):
             with torch.autocast(device, torch.bfloat16, enabled=autocast):
                 loss = run(x, y) if s.compile == "model" else F.cross_entropy(run(x).view(-1, vocab), y.view(-1))
+            mark("forward")
+            (loss / s.accumulate if s.accumulate > 1 else loss).backward()
+            mark("backward")
+        for optimizer in optimizers:
+            optimizer.step()
+        mark("update")
+        for optimizer in optimizers:
+            optimizer.zero_grad(set_to_none=True)
+        mark("held")
+        return float(loss.detach())
+
+    return step, sum(p.numel() for p in model.parameters())
+
+
+def optimizers_of(s, trained, hidden):
+    import torch
+    if s.adam == "muon":  # of the hidden matrices; the others have AdamW, as torch's documentation pairs them
+        of_hidden = {id(p) for p in hidden}
+        return [torch.optim.Muon(hidden, lr=1e-3), torch.optim.AdamW([p for p in trained if id(p) not in of_hidden], lr=1e-4, fused=True)]
+    if s.adam in ("8bit", "lion", "lion-8bit"):
+        import bitsandbytes
+        return [{"8bit": bitsandbytes.optim.AdamW8bit, "lion": bitsandbytes.optim.Lion, "lion-8bit": bitsandbytes.optim.Lion8bit}[s.adam](
+            trained, lr=1e-4)]
+    return [torch.optim.AdamW(trained, lr=1e-4, fused=s.adam == "fused", foreach=s.adam == "foreach")]
+
+
+def step_of_transformers(s, device):
+    import torch
+
+    from pytorch_models import model_of
+    low = torch.bfloat16 if s.precision == "bf16" else torch.float32
+    torch.manual_seed(0)
+    model = model_of(s.model, s.attention, device, low if s.parameters == "half" else torch.float32)
+    if s.keep == "input":
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    optimizer, = optimizers_of(s, list(model.parameters()), [])
+    x = torch.randint(model.config.vocab_size, (s.batch, s.len), device=device)
+
+    def step(mark):
+        for _ in range(s.accumulate):
+            with torch.autocast(device, torch.bfloat16, enabled=low != torch.float32 and s.parameters == "whole"):
+                loss = model(input_ids=x, labels=x).loss
             mark("forward")
             (loss / s.accumulate if s.accumulate > 1 else loss).backward()
             mark("backward")

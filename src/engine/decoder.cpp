@@ -152,7 +152,19 @@ void check_trained(const Decoder& d) {
         d.untrained);
 }
 
+namespace {
+
+// GPT-2 and Gemma as their published files have them: PyTorch's account has the program of transformers for each.
+bool known_of_transformers(const Decoder& d) {
+  const SelfAttention& a = d.first().attention;
+  const bool gemma = d.family == "gemma" || d.family == "gemma2" || d.family == "gemma3_text";
+  return d.trained() && (gemma ? !a.qkv_bias && !a.out_bias : d.family == "gpt2") && d.first().ffn.function != activation::Function::relu;
+}
+
+}  // namespace
+
 void check_pytorch_account(const Decoder& d) {
+  if (known_of_transformers(d)) return;
   const std::string more = d.trained() ? more_than_llama(d) : d.untrained;
   check(more.empty(), Code::unsupported,
         "PyTorch's step of {} is not known: it has {}; leave --as pytorch out for this library's step, or put headroom forecast -- in "

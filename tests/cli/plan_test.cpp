@@ -347,7 +347,11 @@ TEST_F(ModelProgram, WordsOfOtherProgramsAreTakenOrAnswered) {
                 .find(" LoRA and QLoRA, planned on one GPU: --batch 2 without --gpus."),
             std::string::npos);
   EXPECT_EQ(answer("plan --as pytorch --model llama-3.1-8b --batch 2 --len 1024 --device 4090 --most 1")["fits"], true);
-  refused(one + "--as pytorch --adam Muon", 2, "headroom forecast -- CMD counts a program that has it");
+  same(one + "--as pytorch --adam Lion_32bit", one + "--as pytorch --adam lion");
+  refused(one + "--as pytorch --gpus 2 --shard everything --adam Muon", 2, "torch.optim.Muon reads whole matrices");
+  const Json gemma = answer("plan --as pytorch --model gemma-3-1b --batch 2 --len 1024 --device h100 --most 1");
+  EXPECT_EQ(gemma["fits"], true);
+  EXPECT_GE(gemma["ways"].size(), 6u);
   refused(as + "--lora 8", 2, "With DDP each GPU holds that and the buckets of the adapters' gradients");
   refused("plan --as pytorch --model mixtral-8x7b --device h100", 1, "put headroom forecast -- in front of a program that trains it");
   refused("plan --model small --shard zero2", 2, "plan tries what it can be");

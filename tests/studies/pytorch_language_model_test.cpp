@@ -15,6 +15,7 @@
 #include "studies/memory/model.h"
 #include "studies/memory/model_pytorch.h"
 #include "tests/studies/csv_rows.h"
+#include "tests/studies/pytorch_setting.h"
 
 namespace headroom::studies::pytorch {
 namespace {
@@ -55,32 +56,6 @@ TEST(PyTorchLanguageModel, StepsOnAnH200WithinThreePercent) {
     EXPECT_NEAR(double(a.train_peak_bytes) / 1048576.0, step, 0.03 * step) << at;
   }
   std::printf("largest relative error %.4f\n", worst);
-}
-
-// bench/peers/pytorch_steps.py: its shapes, and the words of a row.
-LanguageModel setting_of(const Row& row) {
-  struct Sizes {
-    const char* name;
-    std::int64_t vocab, width, ffn, layers, heads, kv_heads;
-  };
-  constexpr Sizes shapes[] = {{"small", 10000, 768, 3072, 12, 12, 12},  {"medium", 10000, 1024, 4096, 24, 16, 16},
-                              {"large", 10000, 1280, 5120, 36, 20, 20}, {"xl", 10000, 1600, 6400, 48, 25, 25},
-                              {"2.7B", 10000, 2560, 10240, 32, 32, 32}, {"narrow", 10000, 512, 1408, 5, 8, 8},
-                              {"grouped", 32000, 1536, 4096, 8, 24, 8}, {"wide", 10000, 4096, 11008, 3, 32, 8}};
-  LanguageModel m;
-  for (const Sizes& s : shapes)
-    if (row.at("model") == s.name)
-      m.vocab = s.vocab, m.width = s.width, m.ffn = s.ffn, m.layers = s.layers, m.heads = s.heads, m.kv_heads = s.kv_heads;
-  const auto number = [&](const char* name) { return std::stoll(row.at(name)); };
-  if (number("layers") > 0) m.layers = number("layers");
-  m.batch = number("batch"), m.len = number("len"), m.lora = number("lora"), m.accumulate = number("accumulate"), m.gpus = number("gpus");
-  m.precision = *precision_named(row.at("precision"));
-  m.fused_attention = row.at("attention") == "fused";
-  m.keep = *WordsOf<engine::Keeping>::named(row.at("keep"));
-  m.adam = value_named<Adam>(row.at("adam"), "adam");
-  m.compile = value_named<Compile>(row.at("compile"), "compile");
-  m.shard = value_named<engine::Sharding>(row.at("shard"), "shard");
-  return m;
 }
 
 // Peaks within 3 % of what was measured; what stands between them, without which no step fails, within 4 %.

@@ -34,7 +34,8 @@ Table edges(const std::vector<LanguageModel>& models, std::uint64_t workspace, c
   std::vector<LargestRow> rows;
   for (const LanguageModel& m : models) {
     const auto most = [&](std::int64_t LanguageModel::*which) {
-      return largest((1ll << 31) - 1, [&](std::int64_t n) {
+      const bool positions = which == &LanguageModel::len && m.positions > 0;
+      return largest(positions ? m.positions : (1ll << 31) - 1, [&](std::int64_t n) {
         LanguageModel tried = m;
         tried.*which = n;
         return room.holds(step_peak(tried, workspace));
@@ -47,19 +48,6 @@ Table edges(const std::vector<LanguageModel>& models, std::uint64_t workspace, c
                     .largest_batch = most(&LanguageModel::batch)});
   }
   return edge_table(rows, room);
-}
-
-engine::Recipe ours(const LanguageModel& m) {
-  const engine::PlainModel sizes{.name = "as PyTorch's",
-                                 .vocab = m.vocab,
-                                 .width = m.width,
-                                 .layers = m.layers,
-                                 .heads = m.heads,
-                                 .kv_heads = m.key_heads(),
-                                 .head_dim = m.dim_of_head(),
-                                 .ffn = m.ffn,
-                                 .tied = m.tied};
-  return {decoder_of(sizes), m.batch, m.len, m.precision};
 }
 
 bool accounted_for(const LanguageModel& m) {
@@ -180,7 +168,7 @@ Table mitigations(const LanguageModel& m, const ModelMemory& asked, std::uint64_
     add("together: " + joined(together.words, " + "), together.peak, together.fits ? "the least that fits" : "does not fit either");
   if (m.lora > 0 || !why_no_kernels(asked.device).empty())
     return table_of("mitigations", fmt::format("Ways to save bytes in {}, and their costs", the_step), rows);
-  engine::Recipe here = ours(m);
+  engine::Recipe here{asked.model, m.batch, m.len, m.precision};
   here.purpose = purpose_of(asked.use);
   here.ranks = asked.ranks;
   for (const auto keep : {engine::Keep::everything, engine::Keep::input}) {
@@ -229,7 +217,8 @@ Table beside_of(const pytorch::LanguageModelAccount& a, const Room& room, const 
 }
 
 std::string in_words(const LanguageModel& m) {
-  std::string words = m.sharded() ? " FSDP2" : m.gpus > 1 ? " DDP" : m.compile == pytorch::Compile::none ? " eager" : "";
+  std::string words = m.family == pytorch::Family::llama ? "" : " (transformers' model)";
+  words += m.sharded() ? " FSDP2" : m.gpus > 1 ? " DDP" : m.compile == pytorch::Compile::none ? " eager" : "";
   if (m.compile != pytorch::Compile::none)
     words += fmt::format(", torch.compile of {}", m.compile == pytorch::Compile::model ? "the model" : "each block");
   if (m.gpus > 1) words += fmt::format(", one of {} GPUs", m.gpus);
@@ -265,72 +254,8 @@ std::string answer_of(const std::vector<PyTorchModelRow>& rows, const Room& room
 
 }  // namespace
 
-PyTorchInterval interval_of(const LanguageModel& m, std::uint64_t peak, std::uint64_t workspace) {
-  PyTorchInterval i{peak, "such programs were measured within 3 % (docs/memory.md)"};
-  double share = 1.03;
-  if (!measured_choices(m)) {
-    i.at_most = std::uint64_t(double(peak) * 1.15);
-    i.why =
-        "one of its choices was not checked on a card: what it does was read in its source, and published peaks are within 15 % "
-        "(docs/memory.md)";
-    return i;
-  }
-  const bool checkpoints = !(m.keep == engine::Keeping{});
-  if (checkpoints && m.sharded()) {
-    share = 1.41;
-    i.why = "FSDP2 with checkpoints: one program, transformers' Qwen3-0.6B on two GPUs, needed 41 % more";
-  } else if (checkpoints) {
-    share = 1.07;
-    i.why = "what a checkpoint keeps differs between programs: transformers' Llama needed 6 % more";
-  }
-  const bool grouped = m.kv_heads > 0 && m.kv_heads < m.heads;
-  if (grouped && m.fused_attention && m.precision.dtype == DType::f32 && m.compile == pytorch::Compile::none) {
-    LanguageModel math = m;
-    math.math_attention = true;
-    i.at_most = std::max(i.at_most, account(math, workspace).train_peak_bytes);
-    i.why +=
-        ". In FP32 scaled_dot_product_attention(enable_gqa=True), which transformers calls, has no fused kernel and keeps whole matrices; "
-        "the account repeats keys and values for it";
-  }
-  if (m.parameters == pytorch::Parameters::half) {
-    LanguageModel upcast = m;
-    upcast.loss = pytorch::Loss::in_fp32;
-    i.at_most = std::max(i.at_most, account(upcast, workspace).train_peak_bytes);
-    i.why += ". transformers' loss copies the logits to FP32 (--loss fp32), other programs do not";
-  }
-  i.at_most = std::uint64_t(double(i.at_most) * share);
-  return i;
-}
-
 std::uint64_t reserved_bytes(const pytorch::LanguageModelAccount& a, const Room& room) {
   return std::min(a.reserved_bytes, std::max(a.train_peak_bytes, room.for_peak()));
-}
-
-std::string options_of(const LanguageModel& m) {
-  return fmt::format("--batch {} --len {} --precision {}{} {}", m.batch, m.len, name_of(m.precision),
-                     m.fused_attention ? " --attention flash" : "", levers_of(m));
-}
-
-std::string levers_of(const LanguageModel& m) {
-  using namespace pytorch;
-  std::vector<std::string> words;
-  const auto add = [&](bool differs, const std::string& option) {
-    if (differs) words.push_back(option);
-  };
-  add(m.parameters != Parameters::whole, fmt::format("--parameters {}", names_of<Parameters>.of(m.parameters)));
-  add(m.lora > 0, fmt::format("--lora {}", m.lora));
-  add(m.base != Base::precision, fmt::format("--base {}", names_of<Base>.of(m.base)));
-  add(m.adam != Adam::foreach, fmt::format("--adam {}", names_of<Adam>.of(m.adam)));
-  add(m.in_backward, "--optimizer-in-backward");
-  add(m.loss != Loss::whole, fmt::format("--loss {}", names_of<Loss>.of(m.loss)));
-  add(m.selective != Selective::none, fmt::format("--selective {}", names_of<Selective>.of(m.selective)));
-  add(!(m.keep == engine::Keeping{}), fmt::format("--keep {}", WordsOf<engine::Keeping>::to(m.keep)));
-  add(m.offload_inputs, "--offload-activations");
-  add(m.compile != Compile::none, fmt::format("--compile {}", names_of<Compile>.of(m.compile)));
-  add(m.accumulate > 1, fmt::format("--accumulate {}", m.accumulate));
-  add(m.gpus > 1, fmt::format("--gpus {}", m.gpus));
-  add(m.shard != engine::Sharding::none, fmt::format("--shard {}", name_of(m.shard)));
-  return joined(words, " ");
 }
 
 std::optional<int> gpus_that_hold(const LanguageModel& m, const Device& device, std::optional<std::uint64_t> memory) {
@@ -343,40 +268,6 @@ std::optional<int> gpus_that_hold(const LanguageModel& m, const Device& device, 
         return peak && room_of(device, memory, n, RunBy::pytorch).holds(*peak);
       },
       int(m.gpus));
-}
-
-pytorch::LanguageModel language_model_of(const ModelMemory& asked) {
-  const engine::PlainModel c = sizes_of(asked.model);  // check_pytorch_account has found nothing beside them
-  LanguageModel m;
-  m.vocab = c.vocab;
-  m.width = c.width;
-  m.ffn = c.ffn;
-  m.layers = c.layers;
-  m.heads = c.heads;
-  m.kv_heads = c.kv_heads;
-  m.head_dim = c.head_dim;
-  m.tied = c.tied;
-  m.fused_attention = asked.attention_family() == "flash";
-  m.softmax = asked.as_pytorch.softmax;
-  m.silu = asked.as_pytorch.silu;
-  m.parameters = asked.as_pytorch.parameters;
-  m.qkv_bias = c.qkv_bias;
-  m.qk_norm = c.qk_norm;
-  m.adam = asked.as_pytorch.adam;
-  m.in_backward = asked.as_pytorch.in_backward;
-  m.loss = asked.as_pytorch.loss;
-  m.selective = asked.as_pytorch.selective;
-  m.base = asked.as_pytorch.base;
-  m.offload_inputs = asked.as_pytorch.offload_inputs;
-  m.compile = asked.as_pytorch.compile;
-  m.lora = asked.as_pytorch.lora;
-  m.accumulate = asked.as_pytorch.accumulate;
-  m.gpus = asked.ranks.count;
-  m.shard = asked.ranks.sharding;
-  m.until = asked.use == ModelUse::forward     ? pytorch::Until::forward
-            : asked.use == ModelUse::gradients ? pytorch::Until::backward
-                                               : pytorch::Until::update;
-  return m;
 }
 
 Outcome memory_model_as_pytorch(const ModelMemory& asked) {

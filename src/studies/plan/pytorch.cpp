@@ -57,7 +57,7 @@ std::vector<LanguageModel> steps_of(const Plan& p) {
       for (std::int64_t micro = each; micro >= 1; --micro) {
         if (each % micro != 0) continue;
         for (const auto compile : {pytorch::Compile::model, pytorch::Compile::blocks, pytorch::Compile::none}) {
-          if (keep.group != 1 && compile != pytorch::Compile::none) continue;
+          if ((keep.group != 1 || m.family != pytorch::Family::llama) && compile != pytorch::Compile::none) continue;
           if (compile == pytorch::Compile::model && (p.gpus > 1 || keep.first() != engine::Keep::everything)) continue;
           for (const auto shard : {engine::Sharding::none, engine::Sharding::gradients, engine::Sharding::everything}) {
             if (p.gpus == 1 && shard != engine::Sharding::none) continue;

@@ -15,6 +15,12 @@ void Eager::touch_workspace() {
     mine = memory().make_bytes(in_backward_ ? "cuBLAS workspace, autograd's thread" : "cuBLAS workspace", workspace_bytes_);
 }
 
+void Eager::touch_bias_workspace() {
+  constexpr std::uint64_t bytes = 1 << 20;  // as PyTorch 2.11 asks for on an H200
+  touch_workspace();
+  if (!bias_workspace_ && workspace_bytes_ > 0) bias_workspace_ = memory().make_bytes("cuBLASLt workspace", bytes);
+}
+
 void Eager::backward(Value root, Value gradient) {
   in_backward_ = true;
   in_block(-1);
@@ -93,10 +99,10 @@ Value Eager::copied(const std::string& name, const Value& x) {
   return record(name, out, {x}, [](const Value& g) { return Node::Gradients{view_of(g, g.shape, Layout::view)}; });
 }
 
-Value Eager::cast(const std::string& name, const Value& x, DType to) {
+Value Eager::cast(const std::string& name, const Value& x, DType to, Pass pass) {
   if (x.dtype == to) return x;
-  const Value out = fresh(name, to, x.shape);
-  ran(copy(x.dtype, to), out, x);
+  const Value out = pass == Pass::again ? unmade(to, x.shape) : fresh(name, to, x.shape);
+  if (pass != Pass::again) ran(copy(x.dtype, to), out, x);
   return record(name, out, {x}, [this, from = x.dtype, name = full(name)](const Value& g) {
     const Value d = make("d(" + name + ")", from, g.shape);
     ran(copy(g.dtype, from), d, g);
@@ -231,6 +237,7 @@ Value Eager::biased(const std::string& name, const Value& x, const Parameter& bi
   return record(name, view_of(x, x.shape, x.layout), {x, bias.value},
                 [this, type = bias.value.dtype, shape = bias.value.shape, name = full(name)](const Value& g) {
                   const Value d = make("d(" + name + " bias)", type, shape);
+                  const Value parts = parts_of_sums(g.shape.count() / shape.count(), shape.count());
                   ran(Kernel::reducing, g, d);
                   return Node::Gradients{g, d};
                 });
@@ -260,13 +267,14 @@ Value Eager::subtract(const std::string& name, const Value& a, const Value& b) {
   });
 }
 
-Value Eager::multiply(const std::string& name, const Value& a, const Value& b) {
+Value Eager::multiply(const std::string& name, const Value& a, const Value& b, Pass pass) {
   const bool wants_a = bool(a.node), wants_b = bool(b.node);
-  const Value out = fresh(name, a.dtype, a.shape);
-  ran(a.shape == b.shape ? between(a.dtype, b.dtype) : Kernel::strided, out, a, b);
+  const DType wide = a.shape == b.shape && size_of(b.dtype) > size_of(a.dtype) ? b.dtype : a.dtype;
+  const Value out = pass == Pass::again ? unmade(wide, a.shape) : fresh(name, wide, a.shape);
+  if (pass != Pass::again) ran(a.shape == b.shape ? between(a.dtype, b.dtype) : Kernel::strided, out, a, b);
   return record(name, out, {a, b},
-                [this, kept_a = wants_b ? a.saved() : Value{}, kept_b = wants_a ? b.saved() : Value{}, b_type = b.dtype, b_shape = b.shape,
-                 wants_a, wants_b, name = full(name)](const Value& g) {
+                [this, kept_a = wants_b ? a.saved() : Value{}, kept_b = wants_a ? b.saved() : Value{}, a_type = a.dtype, b_type = b.dtype,
+                 b_shape = b.shape, wants_a, wants_b, name = full(name)](const Value& g) {
                   const bool whole = b_shape == g.shape, row = b_shape.rank == 1;
                   Value da, db;
                   if (wants_b) db = make("d(" + name + ") × left", g.dtype, g.shape), ran(Kernel::pointwise, db, g, kept_a);
@@ -274,9 +282,13 @@ Value Eager::multiply(const std::string& name, const Value& a, const Value& b) {
                     da = make("d(" + name + ") × right", g.dtype, g.shape), ran(whole ? Kernel::pointwise : Kernel::strided, da, g, kept_b);
                   if (wants_b && !whole) {
                     const Value products = db;
+                    const std::int64_t columns = last(b_shape);
+                    const Value parts = row ? parts_of_sums(g.shape.count() / columns, columns) : Value{};
                     db = make(row ? "d(" + name + " weight)" : "d(" + name + ") summed", b_type, b_shape);
                     ran(Kernel::reducing, products, db);
                   }
+                  if (da) da = as_type("d(" + name + ") cast", da, a_type);
+                  if (db) db = as_type("d(" + name + ") cast", db, b_type);
                   return Node::Gradients{da, db};
                 });
 }

@@ -37,7 +37,8 @@ class Eager : public Engine {
     if (!to) cast_parameters_.clear();
   }
   void in_block(int layer) { layer_ = layer; }
-  void touch_workspace();  // a product runs on this thread
+  void touch_workspace();       // a product runs on this thread
+  void touch_bias_workspace();  // one that adds a bias, which cuBLASLt does
 
   Value matmul(const std::string& name, Value a, Value b);
   Value linear(const std::string& name, const Value& x, const Parameter& weight, Pass = Pass::first);
@@ -46,18 +47,18 @@ class Eager : public Engine {
   Value biased(const std::string& name, const Value& x, const Parameter& bias);  // a product's result
   Value transposed(const Value& x);                                              // the last two dimensions change places
   Value copied(const std::string& name, const Value& x);                         // the rows put in order; a gradient comes back as a view
-  Value cast(const std::string& name, const Value& x, DType);
+  Value cast(const std::string& name, const Value& x, DType, Pass = Pass::first);
   Value heads_apart(const Value& x, Shape apart);  // [b, n, w] → [b, h, n, d], a view; a gradient is copied back in order
   Value heads_joined(const std::string& name, const Value& x, Shape joined);
   Value heads_in_place(const Value& x, Shape joined);                           // the same of what a kernel wrote as [b, n, h, d]: a view
   Value repeated(const std::string& name, const Value& x, std::int64_t times);  // key heads for every query head of the group
 
   Value add(const std::string& name, const Value& a, const Value& b, Pass = Pass::first);
-  Value subtract(const std::string& name, const Value& a, const Value& b);  // b may be one column
-  Value multiply(const std::string& name, const Value& a, const Value& b);  // b may be one column or one row
-  Value divide(const std::string& name, const Value& a, const Value& b);    // b is one column
-  Value scaled(const std::string& name, const Value& x);                    // by a number
-  Value shifted(const std::string& name, const Value& x);                   // by a number: the gradient passes as it is
+  Value subtract(const std::string& name, const Value& a, const Value& b);                      // b may be one column
+  Value multiply(const std::string& name, const Value& a, const Value& b, Pass = Pass::first);  // b may be one column or one row
+  Value divide(const std::string& name, const Value& a, const Value& b);                        // b is one column
+  Value scaled(const std::string& name, const Value& x);                                        // by a number
+  Value shifted(const std::string& name, const Value& x);                                       // by a number: the gradient passes as it is
   Value constant_times(const std::string& name, const Value& x, const Value& constant, DType result);  // by what wants no gradient
   Value where(const std::string& name, const Value& mask, const Value& x);
   Value exp(const std::string& name, const Value& x);
@@ -79,9 +80,23 @@ class Eager : public Engine {
   // kept; compiled: the same under torch.compile, logits are kept; fused: Liger's fused linear cross-entropy, whose forward makes the gradients.
   enum class Chunks : std::uint8_t { eager, compiled, fused };
   Value chunked_loss(const std::string& name, const Value& h, const Parameter& head, Chunks);
-  Value fused_attention(const std::string& name, Value q, Value k, Value v);  // scaled_dot_product_attention's kernels
+  // scaled_dot_product_attention's kernels; a mask of truths is written out in the type of q, for each sequence.
+  Value fused_attention(const std::string& name, Value q, Value k, Value v, const Value& mask = {});
+
+  // What transformers' models have beside a Llama's.
+  Value add_to_each(const std::string& name, const Value& rows, const Value& one);  // one sequence to every sequence
+  Value layer_norm(const std::string& name, const Value& x, const Parameter& weight, const Parameter& bias);
+  Value conv1d(const std::string& name, const Value& x, const Parameter& weight, const Parameter& bias, Pass = Pass::first);  // [in, out]
+  Value dropout(const std::string& name, const Value& x);
+  std::vector<Value> split(const std::string& name, const Value& x, std::int64_t parts);
+  Value for_each_head(const std::string& name, const Value& x,
+                      std::int64_t times);  // as repeated, but one key head is only looked at often
+  Value cubed(const std::string& name, const Value& x);
+  Value gelu(const std::string& name, const Value& x);
+  Value written_out_gelu(const std::string& name, const Value& x);
 
  private:
+  Value parts_of_sums(std::int64_t rows, std::int64_t columns);
   std::string full(const std::string& name) const { return layer_ < 0 ? name : "block " + std::to_string(layer_) + " " + name; }
   Value fresh(const std::string& name, DType t, Shape s) { return make(full(name), t, s); }
   Value as_type(const std::string& name, const Value& v, DType t) {
@@ -92,7 +107,7 @@ class Eager : public Engine {
   }
 
   std::uint64_t workspace_bytes_;
-  std::shared_ptr<Storage> forward_workspace_, backward_workspace_;
+  std::shared_ptr<Storage> forward_workspace_, backward_workspace_, bias_workspace_;
   bool in_backward_ = false;
   std::optional<DType> autocast_;
   std::map<const Node*, Value> cast_parameters_;

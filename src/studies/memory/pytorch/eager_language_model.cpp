@@ -177,13 +177,14 @@ Value Eager::chunked_loss(const std::string& name, const Value& h_given, const P
 
 // Keeps the inputs, the output and the log-sum-exp. Backward needs an FP32 accumulator of dQ and one number per row; the FP32
 // (memory-efficient) kernel pads its accumulator to 64 × 64 tiles.
-Value Eager::fused_attention(const std::string& name, Value q, Value k, Value v) {
+Value Eager::fused_attention(const std::string& name, Value q, Value k, Value v, const Value& mask) {
   if (autocast_) {
     q = operand(name + " q", q, *autocast_);
     k = operand(name + " k", k, *autocast_);
     v = operand(name + " v", v, *autocast_);
   }
   const bool small = size_of(q.dtype) == 2;
+  const Value written_out = mask ? fresh(name + " mask", q.dtype, {q.shape[0], 1, q.shape[2], k.shape[2]}) : Value{};
   const Shape rows{q.shape[0], q.shape[1], q.shape[2]};
   bool made_again = true;
   const auto once = [&](const char* what, DType t, Shape s) {
@@ -201,18 +202,21 @@ Value Eager::fused_attention(const std::string& name, Value q, Value k, Value v)
     offset = once(" dropout offset", DType::i64, {1});
   }
   if (made_again) launched([&](Launches& to) { to.attention(q.shape, k.shape[2], q.dtype, false); });
-  return record(
-      name, out, {q, k, v},
-      [this, small, q = q.saved(), k = k.saved(), v = v.saved(), out = out.saved(), lse, seed, offset, name = full(name)](const Value& g) {
-        const Value given = g.layout == Layout::broadcast ? make("d(" + name + ") written out", g.dtype, g.shape) : Value{};
-        Node::Gradients d{make("d(" + name + " q)", q.dtype, q.shape), make("d(" + name + " k)", k.dtype, k.shape),
-                          make("d(" + name + " v)", v.dtype, v.shape)};
-        const auto up = [&](std::int64_t n) { return small ? n : (n + 63) / 64 * 64; };
-        const Value accumulator = make("dQ in FP32", DType::f32, {q.shape[0], q.shape[1], up(q.shape[2]), up(q.shape[3])});
-        const Value delta = make("row sums of dO·O", DType::f32, lse.shape);
-        launched([&](Launches& to) { to.attention(q.shape, k.shape[2], q.dtype, true); });
-        return d;
-      });
+  return record(name, out, {q, k, v},
+                [this, small, written_out, q = q.saved(), k = k.saved(), v = v.saved(), out = out.saved(), lse, seed, offset,
+                 name = full(name)](const Value& g) {
+                  const Value given = g.layout == Layout::broadcast ? make("d(" + name + ") written out", g.dtype, g.shape) : Value{};
+                  Node::Gradients d{make("d(" + name + " q)", q.dtype, q.shape), make("d(" + name + " k)", k.dtype, k.shape),
+                                    make("d(" + name + " v)", v.dtype, v.shape)};
+                  const bool shared = k.shape[1] < q.shape[1];  // each query head's own gradients of keys and values are added up
+                  const Value dk = shared ? make("dK of each query head", k.dtype, q.shape) : Value{},
+                              dv = shared ? make("dV of each query head", v.dtype, q.shape) : Value{};
+                  const auto up = [&](std::int64_t n) { return small ? n : (n + 63) / 64 * 64; };
+                  const Value accumulator = make("dQ in FP32", DType::f32, {q.shape[0], q.shape[1], up(q.shape[2]), up(q.shape[3])});
+                  const Value delta = make("row sums of dO·O", DType::f32, lse.shape);
+                  launched([&](Launches& to) { to.attention(q.shape, k.shape[2], q.dtype, true); });
+                  return d;
+                });
 }
 
 }  // namespace headroom::studies::pytorch

@@ -3,6 +3,8 @@
 // AdamW. With bf16 the forward pass runs under torch.autocast; parameters and gradients stay FP32. bench/peers/pytorch_steps.py is the
 // program beyond that: checkpoints, LoRA, micro-batches, FSDP2, whose mixed precision replaces autocast.
 #pragma once
+#include <vector>
+
 #include "base/other_words.h"
 #include "engine/keep.h"
 #include "engine/ranks.h"
@@ -18,7 +20,10 @@ enum class Adam : std::uint8_t {
   paged,  // bitsandbytes' PagedAdamW8bit: the moments of a parameter of 100 000 numbers or more are in managed memory, which the host has
   offloaded,  // torchao's CPUOffloadOptimizer: moments and a copy of the parameters are the host's
   adafactor,  // torch.optim.Adafactor: a row and a column of each matrix, and a temporary as large as the largest parameter
-  sgd         // torch.optim.SGD without momentum
+  sgd,        // torch.optim.SGD without momentum
+  muon,       // torch.optim.Muon of the hidden matrices, one moment and temporaries of one matrix; fused AdamW of the others
+  lion,       // bitsandbytes' Lion: one moment, in FP32
+  lion_8bit   // the same in 8 bits
 };
 std::string_view in_words(Adam);  // as its author names it
 
@@ -48,6 +53,12 @@ enum class Parameters : std::uint8_t {
   half    // in the precision, as from_pretrained loads a checkpoint of 16 bits: gradients and moments too, without autocast
 };
 
+enum class Family : std::uint8_t {
+  llama,  // the program of bench/peers
+  gpt2,   // transformers' GPT2LMHeadModel
+  gemma   // transformers' Gemma, 1 to 3
+};
+
 enum class Compile : std::uint8_t {
   none,
   blocks,  // torch.compile of each block by itself, as torchtitan does
@@ -65,7 +76,8 @@ template <>
 inline constexpr auto names_of<studies::pytorch::Parameters> = names<studies::pytorch::Parameters>("whole", "half");
 template <>
 inline constexpr auto names_of<studies::pytorch::Adam> = names<studies::pytorch::Adam>("foreach", "fused", "8bit", "paged-8bit",
-                                                                                       "offloaded", "adafactor", "sgd");
+                                                                                       "offloaded", "adafactor", "sgd", "muon", "lion",
+                                                                                       "lion-8bit");
 template <>
 inline constexpr auto other_words_of<studies::pytorch::Adam> = std::to_array<OtherWord<studies::pytorch::Adam>>({
     {"adamw", studies::pytorch::Adam::foreach},
@@ -75,14 +87,10 @@ inline constexpr auto other_words_of<studies::pytorch::Adam> = std::to_array<Oth
     {"adamw_8bit", studies::pytorch::Adam::eight_bit},
     {"adamw_bnb_8bit", studies::pytorch::Adam::eight_bit},
     {"paged_adamw_8bit", studies::pytorch::Adam::paged},
-    {"muon",
-     {},
-     "it is not accounted for; fused keeps two moments of each weight where Muon keeps one, and headroom forecast -- CMD counts a "
-     "program that has it"},
-    {"lion",
-     {},
-     "it is not accounted for; fused keeps two moments of each weight where Lion keeps one, and headroom forecast -- CMD counts a "
-     "program that has it"},
+    {"muon", studies::pytorch::Adam::muon},  // in any case
+    {"lion", studies::pytorch::Adam::lion},
+    {"lion_32bit", studies::pytorch::Adam::lion},
+    {"lion_8bit", studies::pytorch::Adam::lion_8bit},
 });
 template <>
 inline constexpr auto names_of<studies::pytorch::Loss> = names<studies::pytorch::Loss>("whole", "fp32", "chunked", "chunked-compiled",
@@ -109,6 +117,7 @@ struct StepChoices {
   Loss loss = Loss::whole;
   Selective selective = Selective::none;
   bool offload_inputs = false;
+  bool no_dropout = false;
   Compile compile = Compile::none;
   std::int64_t lora = 0, accumulate = 1;
   Base base = Base::precision;
@@ -123,8 +132,8 @@ void describe(Of<StepChoices> auto& c, auto&& f) {
          "As pytorch: parameters (of --lora: adapters), gradients and moments in FP32, with autocast; or half: in the precision, without"});
   f(c.adam,
     {.name = "adam",
-     .about = "As pytorch: the optimizer. foreach is torch.optim.AdamW's default; 8bit and paged-8bit are bitsandbytes', offloaded is "
-              "torchao's",
+     .about = "As pytorch: the optimizer. foreach is torch.optim.AdamW's default; 8bit paged-8bit and lion are bitsandbytes', offloaded is "
+              "torchao's; muon is of hidden matrices, with fused AdamW for the others",
      .option = "--adam,--optimizer"});
   f(c.in_backward, {.name = "in_backward",
                     .about = "As pytorch: the optimizer's step for each parameter as soon as its gradient is there, which then goes",
@@ -140,6 +149,7 @@ void describe(Of<StepChoices> auto& c, auto&& f) {
     {.name = "offload_inputs",
      .about = "As pytorch, with --keep input: what checkpoints keep waits on the host (torchtune's activation offloading)",
      .option = "--offload-activations"});
+  f(c.no_dropout, {.name = "no_dropout", .about = "As pytorch: GPT-2 without its dropout (0.1 in its config.json)"});
   f(c.compile, {.name = "compile", .about = "As pytorch: torch.compile of nothing, of each block, or of the model with its loss"});
   f(c.lora, {.name = "lora",
              .about = "As pytorch: rank of LoRA adapters of the blocks' matrices; all else is frozen, in the precision. 0: none",
@@ -159,7 +169,14 @@ struct LanguageModel {
   std::int64_t head_dim = 0;  // 0: width / heads
   std::int64_t batch = 4, len = 1024;
   bool tied = false;
-  Precision precision;  // fp32 and tf32 without autocast, bf16 and fp16 with it
+  Family family = Family::llama;
+  std::int64_t positions = 0;     // learned ones, of GPT-2
+  bool dropout = true;            // of GPT-2: behind the embedding, in attention, behind both halves
+  bool written_out_gelu = false;  // of GPT-2: an operator for each step of it
+  bool norms_after = false;       // of Gemma 2 and 3
+  bool capped_scores = false, capped_logits = false;
+  std::vector<std::int64_t> windows{};  // of each block of Gemma; 0: it has none
+  Precision precision;                  // fp32 and tf32 without autocast, bf16 and fp16 with it
   bool fused_attention = false;
   Softmax softmax = Softmax::builtin;
   Silu silu = Silu::builtin;

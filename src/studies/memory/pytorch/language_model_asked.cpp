@@ -13,13 +13,17 @@ std::string_view in_words(Adam a) {
     case Adam::offloaded: return "torchao's CPUOffloadOptimizer, whose moments are the host's";
     case Adam::adafactor: return "torch.optim.Adafactor";
     case Adam::sgd: return "SGD without momentum";
+    case Adam::muon: return "torch.optim.Muon for matrices of the blocks, fused AdamW for the others";
+    case Adam::lion: return "bitsandbytes' Lion";
+    case Adam::lion_8bit: return "bitsandbytes' 8-bit Lion";
   }
   return "";
 }
 
 bool measured_choices(const LanguageModel& m) {
-  return m.adam <= Adam::eight_bit && !m.in_backward && m.loss == Loss::whole && m.selective == Selective::none && !m.offload_inputs &&
-         m.base == Base::precision && (m.lora == 0 || m.parameters == Parameters::whole);
+  return m.family == Family::llama && m.adam <= Adam::eight_bit && !m.in_backward && m.loss == Loss::whole &&
+         m.selective == Selective::none && !m.offload_inputs && m.base == Base::precision &&
+         (m.lora == 0 || m.parameters == Parameters::whole);
 }
 
 void check(const LanguageModel& m) {
@@ -28,6 +32,18 @@ void check(const LanguageModel& m) {
   check(m.kv_heads == 0 || (m.kv_heads > 0 && m.heads % m.kv_heads == 0), Code::bad_argument,
         "--as pytorch: kv_heads {} must divide heads {}", m.kv_heads, m.heads);
   check(size_of(m.precision.dtype) >= 2, Code::unsupported, "--as pytorch: torch.autocast has no fp8; ask for fp32, tf32, bf16 or fp16");
+  const bool of_transformers = m.family != Family::llama;
+  check(!of_transformers || (m.fused_attention && m.compile == Compile::none && m.selective != Selective::ops), Code::unsupported,
+        "--as pytorch: GPT-2's and Gemma's steps are accounted for eager, with --attention flash; leave --compile and --selective ops out, "
+        "or put "
+        "headroom forecast -- in front of a program");
+  check(m.family != Family::gpt2 || m.lora == 0, Code::unsupported,
+        "--as pytorch --lora: adapters are accounted for on products, and GPT-2's layers are Conv1D; put headroom forecast -- in front of "
+        "a program");
+  check(m.positions == 0 || m.len <= m.positions, Code::bad_argument, "--as pytorch: len is {}, and the model has {} learned positions",
+        m.len, m.positions);
+  check(!m.capped_logits || m.loss == Loss::whole || m.loss == Loss::in_fp32 || m.loss == Loss::fused, Code::bad_argument,
+        "--as pytorch --loss {}: torchtune's loss in parts caps no logits; choose whole, fp32 or fused", names_of<Loss>.of(m.loss));
   const bool half = m.parameters == Parameters::half;
   check(!half || size_of(m.precision.dtype) == 2, Code::bad_argument,
         "--as pytorch --parameters half: parameters are in the precision; choose --precision bf16 or fp16");
@@ -45,6 +61,8 @@ void check(const LanguageModel& m) {
         "--as pytorch --loss {}: with --compile model the loss is in the graph; choose --compile blocks", names_of<Loss>.of(m.loss));
   check(m.adam != Adam::adafactor || !m.sharded(), Code::bad_argument,
         "--as pytorch --adam adafactor: its rows and columns are accounted for on one GPU; leave --shard out");
+  check(m.adam != Adam::muon || (!m.sharded() && !m.in_backward), Code::bad_argument,
+        "--as pytorch --adam muon: torch.optim.Muon reads whole matrices after backward; leave --shard and --optimizer-in-backward out");
   using engine::Keep;
   check(m.keep.levels.size() == 1 && (m.keep.first() == Keep::everything || m.keep.first() == Keep::input) && m.keep.host == 0,
         Code::bad_argument,
@@ -77,6 +95,7 @@ void check(const LanguageModel& m) {
 
 std::string why_not_timed(const LanguageModel& m) {
   if (m.until != Until::update) return "a part of a step is not timed";
+  if (m.family != Family::llama) return "GPT-2's and Gemma's steps are not timed here; headroom forecast -- CMD times a program";
   if (m.gpus > 1) return "what several GPUs send to each other is not timed here; headroom forecast -- CMD times a program on them";
   if (m.compile != Compile::none) return "kernels that torch.compile makes are not timed here; headroom forecast -- CMD times a program";
   if (m.adam > Adam::eight_bit && m.adam != Adam::sgd) return "this optimizer is not timed here";

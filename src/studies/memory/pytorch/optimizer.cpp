@@ -1,5 +1,7 @@
 #include "studies/memory/pytorch/optimizer.h"
 
+#include <algorithm>
+
 namespace headroom::studies::pytorch {
 
 namespace {
@@ -21,8 +23,14 @@ void Optimizer::make_state(const Shape& s) {
       state_.push_back(torch_.make("Adafactor's rows", type_, {s[0], 1}));
       state_.push_back(torch_.make("Adafactor's columns", type_, {1, s[1]}));
       return;
+    case Adam::lion: return state_.push_back(torch_.make("Lion's moment", DType::f32, s));
+    case Adam::muon:
     case Adam::fused: state_.push_back(torch_.make("Adam's step count", DType::f32, {1})); [[fallthrough]];
     case Adam::foreach: return moments(type_);
+    case Adam::lion_8bit:
+      if (n < in_8_bits) return state_.push_back(torch_.make("Lion's moment", DType::f32, s));
+      state_.push_back(torch_.make("Lion's moment", DType::u8, s));
+      return state_.push_back(torch_.make("scales of moments", DType::f32, {(n + 255) / 256}));
     case Adam::eight_bit:
     case Adam::paged: break;
   }
@@ -39,6 +47,7 @@ void Optimizer::make_tables() {
   if (adam_ == Adam::eight_bit || adam_ == Adam::paged)
     for (auto name : {"values of 8 bits, first moments", "values of 8 bits, second moments"})
       state_.push_back(torch_.make(name, DType::f32, {256}));
+  if (adam_ == Adam::lion_8bit) state_.push_back(torch_.make("values of 8 bits", DType::f32, {256}));
 }
 
 Value Optimizer::temporary_of(const Shape& s) {
@@ -46,12 +55,31 @@ Value Optimizer::temporary_of(const Shape& s) {
   return any ? torch_.make("update of one parameter", type_, s) : Value{};
 }
 
+// Five steps of Newton and Schulz in bf16. What Python's variables hold of the step before goes when the next is there.
+void Optimizer::orthogonalise(const Shape& s) {
+  const std::int64_t side = std::min(s[0], s[1]);
+  const auto make = [&](const char* name, Shape shape) { return torch_.make(name, DType::bf16, shape); };
+  const Value update = torch_.make("gradient and momentum of one matrix", type_, s);
+  last_ = {};
+  Value whole = make("the same in bf16", s), gram, gram_update;
+  torch_.touch_workspace();
+  for (int i = 0; i < 5; ++i) {
+    gram = make("its rows' products", {side, side});
+    gram_update = make("a polynomial of them", {side, side});
+    whole = make("the next step of it", s);
+  }
+  last_ = whole;
+}
+
 void Optimizer::update() {
   if (state_.empty() && host_bytes_ == 0) {
+    for (const Shape& s : hidden_) state_.push_back(torch_.make("Muon's momentum", type_, s));
     for (const Shape& s : updated_) make_state(s);
     make_tables();
   }
   torch_.launched([this](Launches& to) { launch(to); });
+  for (const Shape& s : hidden_) orthogonalise(s);
+  last_ = {};
   if (adam_ != Adam::foreach) {
     for (const Shape& s : updated_) const Value one = temporary_of(s);
     return;
@@ -84,6 +112,9 @@ void Optimizer::launch(Launches& to) const {
       return;
     case Adam::paged:
     case Adam::offloaded:
+    case Adam::muon:
+    case Adam::lion:
+    case Adam::lion_8bit:
     case Adam::adafactor: return;
   }
 }
