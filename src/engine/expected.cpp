@@ -102,6 +102,10 @@ double remembered_tiled(const Sides& s, int units) {
   return known.longer;
 }
 
+// A full card holds its clock back for its power, so that of what products lose to waves a part comes back: in FP32, which takes less power, less
+// than in 16 and 8 bits.
+double at_a_higher_clock(double longer, double whole) { return std::pow((whole + std::pow(longer, 4)) / (whole + 1), 0.25); }
+
 // The same of attention: a head takes tiles of the next larger dimension, and a block with the last rows works through all keys, however few blocks
 // there are. Backward has a block for some keys of a head of keys. Hopper's kernels for 16 bits share rows out among idle units in forward.
 double tiled_attention(const OpCall& op, const Recipe& r, int units) {
@@ -114,25 +118,29 @@ double tiled_attention(const OpCall& op, const Recipe& r, int units) {
   const SelfAttention& attention = attention_of(r);
   const double tiles = std::ceil(double(s.m) / 128), heads = attention.heads > 0 ? double(attention.kv_heads) / double(attention.heads) : 1;
   const double blocks = tiles * double(s.batch) * (backward ? heads : 1),
-               last = 2 * tiles / (tiles + 1);  // beside the mean one, which sees half
-  return longer * std::max(1.0, last * units / blocks);
+               last = 2 * tiles / (tiles + 1),  // beside the mean one, which sees half
+      waits = std::max(1.0, last * units / blocks);
+  return longer * (op.cost.on_card.older ? at_a_higher_clock(waits, 2) : waits);
 }
 
 // Moments that are rounded at random cost instructions, more than memory takes meanwhile: an H200 needs as long for an element as for so many
 // operations in FP32 (bench/results/h200_ops_time_capped_moments_2026-11-26.txt: 161 and 146 thousand million elements a second).
 double rounding_flops(Moments m) { return m == Moments::eight ? 360 : 327; }
 
-// An op at its ceilings, its shape included. A full card holds its clock back for its power, so that of what products lose to waves a part comes back:
-// in FP32, which takes less power, less than in 16 and 8 bits.
+// A capped loss: for each operation that its formula counts, the kernel takes as long as so many (106 us of 4096 x 10 000 logits, 377 of 1024 x 151 936).
+constexpr double operations_of_capped_loss = 7.1;
+
+// An op at its ceilings, its shape included.
 double ceiling_ms(const OpCall& op, const Recipe& r, const Ceilings& c, int units) {
-  const double ms = roofline_ms(op, r.precision, c);
+  const double ms = roofline_ms(op, r.precision, c) + (units > 0 ? op.cost.on_card.again / c.copy_bytes_per_s * 1e3 : 0);
   const Sides& s = op.cost.sides;
   if (op.work == Work::rounding_update && units > 0)
     return std::max(ms, op.cost.flops / adamw::flops_of_element * rounding_flops(r.holding.moments) / c.fp32_flops * 1e3);
+  if (op.work == Work::loss && r.model.logit_softcap > 0 && units > 0 && c.fp32_flops > 0)
+    return std::max(ms, op.cost.flops * operations_of_capped_loss / c.fp32_flops * 1e3);
   if (s.m * s.n * s.k * s.batch == 0 || units == 0) return ms;
   if (op.work != Work::matmul) return ms * tiled_attention(op, r, units);
-  const double whole = r.precision.dtype == DType::f32 ? 1 : 2,
-               longer = std::pow((whole + std::pow(remembered_tiled(s, units), 4)) / (whole + 1), 0.25);
+  const double longer = at_a_higher_clock(remembered_tiled(s, units), r.precision.dtype == DType::f32 ? 1 : 2);
   OpCall moved = op;
   moved.cost.flops = 0;
   OpCall computed = op;
@@ -140,6 +148,14 @@ double ceiling_ms(const OpCall& op, const Recipe& r, const Ceilings& c, int unit
   return std::max(roofline_ms(moved, r.precision, c), roofline_ms(computed, r.precision, c) * longer);
 }
 int units_of(const Device& device) { return device.kind == DeviceKind::cuda ? device.units : 0; }
+
+// flash_sm80 on cards whose own kernels multiply in other instructions: its time over that of flash_sm90, whose factors were measured, on an H200
+// (bench/results/h200_attention_sweep_2026-11-21.csv); in tf32, which flash_sm90 has not, over the ceiling (h200_attention_precisions_2026-11-23.md).
+double older_kernel(const OpCall& op, std::int64_t head_dim) {
+  const bool backward = op.making == Making::gradients, wide = head_dim > 64;
+  if (size_of(op.precision.dtype) == 4) return backward ? wide ? 3.8 : 3.0 : wide ? 2.7 : 2.9;
+  return backward ? wide ? 3.15 : 2.65 : wide ? 2.3 : 1.9;
+}
 
 Parts parts_of(const Recipe& r, const Walk& walk, const Ceilings& ceilings, int units) {
   Parts p{};
@@ -255,7 +271,11 @@ const Efficiency* of_precision(const Efficiencies& all, Precision p) {
 // How much further from its time a step may lie, for each thing that was not measured itself; docs/performance.md says where each is from.
 constexpr double like_bf16 = 1.06, other_products = 1.1, other_family = 1.06, scores_in_memory = 1.3;
 constexpr double other_card = 1.1, by_datasheet = 1.1, other_kernels = 1.4, split_link = 1.1;
-constexpr double fp8_product = 1.1, fp8_elementwise = 1.6;  // beside bf16's, of an H200: quantising is most of the elementwise work
+// Products in 8 bits beside bf16's, of an H200: with a scale for each tensor, and what those with more scales take beside them
+// (bench/results/h200_fp8_products_2026-11-22.txt: 1282, 1237 and 1153 TFLOP/s).
+constexpr double fp8_product = 1.1, fp8_gradient_product = 1.07, fp8_by_rows = 1.04, fp8_by_blocks = 1.11, fp8_quantising = 1.16;
+constexpr double launch_ms = 0.002;  // a further kernel of an op, in a graph
+double of_scales(Scales s) { return s == Scales::tensor ? 1 : s == Scales::row ? fp8_by_rows : fp8_by_blocks; }
 constexpr double updating_product = 1.25, updating_product_in_fp8 = 1.5;  // beside a gradient's product, of an H200
 constexpr double tf32_product = 1.05, tf32_gradient_product = 1.25;       // beside bf16's: operands of 32 bits are read, one of them across
 
@@ -289,11 +309,7 @@ std::optional<InPrecision> in_precision(const Efficiencies& all, Precision p) {
     return f;
   }
   if (p.dtype == DType::f16 && half) return InPrecision{*half, like_bf16, "steps in bf16"};
-  if (size_of(p.dtype) == 1 && half) {
-    InPrecision f{*half, other_products, "steps in bf16"};
-    f.efficiency.product *= fp8_product, f.efficiency.gradient_product *= fp8_product, f.efficiency.elementwise *= fp8_elementwise;
-    return f;
-  }
+  if (size_of(p.dtype) == 1 && half) return InPrecision{*half, fp8_quantising, "steps in bf16"};
   return {};
 }
 
@@ -325,7 +341,8 @@ OpTimesOrWhy op_times(const Recipe& r, const Device& device) {
             units_of(device),
             f->efficiency.within * f->wider,
             1,
-            f->by};
+            f->by,
+            f->wider > 1};
   const auto also = [&](bool is, double wider, const std::string& by) {
     if (!is) return;
     t.faster *= wider;
@@ -343,14 +360,30 @@ OpTimesOrWhy op_times(const Recipe& r, const Device& device) {
   return {t, ""};
 }
 
+// What an op takes of what a kind of op takes: the factor that was measured, and what is known of kernels that it was not measured with.
+static double factor_of(const OpCall& op, const Recipe& r, const OpTimes& t) {
+  const std::int64_t head_dim = attention_of(r).head_dim;
+  const bool backward = op.making == Making::gradients, updates = op.work == Work::matmul && op.cost.sides.m == 0;
+  const std::size_t bytes = size_of(op.precision.dtype);
+  double factor = t.efficiency.*terms[kind_of(op, head_dim)].factor;
+  if (updates) factor *= bytes == 1 ? updating_product_in_fp8 : updating_product;
+  if (op.work == Work::matmul && bytes == 1)  // steps in fp8 are measured with a scale for each block
+    factor *= of_scales(r.scales.value_or(usual_scales)) * (!t.by_other_precisions ? 1 / fp8_by_blocks
+                                                            : backward             ? fp8_gradient_product
+                                                                                   : fp8_product);
+  if (op.cost.on_card.older) {
+    if (bytes == 2) return factor * older_kernel(op, head_dim);
+    if (t.by_other_precisions) return older_kernel(op, head_dim);
+  }
+  return factor;
+}
+
 double expected_ms(const OpCall& op, const Recipe& r, const OpTimes& t) {
   if (op.cost.link_bytes > 0) return 0;
-  const bool backward = op.making == Making::gradients;
-  double factor = t.efficiency.*terms[kind_of(op, attention_of(r).head_dim)].factor;
-  if (op.work == Work::matmul && op.cost.sides.m == 0)  // it updates its weights as well
-    factor *= size_of(op.precision.dtype) == 1 ? updating_product_in_fp8 : updating_product;
-  return op.times *
-         (ceiling_ms(op, r, t.ceilings, t.units) * factor + (backward ? t.efficiency.backward_op_ms : t.efficiency.forward_op_ms));
+  const OnCard& on_card = op.cost.on_card;
+  const double begins = op.making == Making::gradients ? t.efficiency.backward_op_ms : t.efficiency.forward_op_ms,
+               in_turn = t.units > 0 && t.ceilings.fp32_flops > 0 ? on_card.in_turn / t.ceilings.fp32_flops * 1e3 + (on_card.launches - 1) * launch_ms : 0;
+  return op.times * (ceiling_ms(op, r, t.ceilings, t.units) * factor_of(op, r, t) + in_turn + begins);
 }
 
 Expected expected_time(double ops_ms, const LinkTime& link, const OpTimes& t, double ms_at_least) {

@@ -24,6 +24,7 @@ struct OpTimes {
   int units = 0;      // of a card: products are tiles over them
   double faster = 1, slower = 1;
   std::string by;
+  bool by_other_precisions = false;  // no steps in this one were measured
 };
 struct OpTimesOrWhy {
   std::optional<OpTimes> times;

@@ -12,11 +12,20 @@ struct Sides {
   std::int64_t m = 0, n = 0, k = 0, batch = 1;
 };
 
+// What a card's time depends on beside the formula.
+struct OnCard {
+  int launches = 1;    // kernels, each begun after the one before
+  double again = 0;    // bytes that are read a second time
+  double in_turn = 0;  // operations in FP32 that do not run beside the others
+  bool older = false;  // attention by kernels of an architecture before the card's own
+};
+
 struct Cost {  // one op's cost, by formula
   double flops = 0;
   double bytes = 0;       // read plus written, each tensor counted once
   double link_bytes = 0;  // sent to other devices
   Sides sides{};          // times go by them: tiles of a small output leave units of the card idle
+  OnCard on_card{};
 };
 
 // The kind of work that an op does. Profiles group times by it, and expected times have a factor for each kind: an op says its own.
@@ -32,9 +41,10 @@ enum class Work : std::uint8_t {
   residual,
   update,
   rounding_update,  // an update whose moments are rounded at random
+  quantise,
 };
-constexpr std::array<std::string_view, 11> work_names = {"other",  "matmul", "softmax",  "fused attention", "attention",      "norm",
-                                                         "rotary", "loss",   "residual", "update",          "rounding update"};
+constexpr std::array<std::string_view, 12> work_names = {"other",  "matmul", "softmax",  "fused attention", "attention",       "norm",
+                                                         "rotary", "loss",   "residual", "update",          "rounding update", "quantise"};
 constexpr std::string_view name_of(Work w) { return work_names[std::size_t(w)]; }
 
 enum class Making : std::uint8_t { values, gradients };  // what an op makes: gradients are made in backward alone, values also there

@@ -83,6 +83,7 @@ double forward_flops(const Problem&);
 double backward_flops(const Problem&);
 Cost forward_cost(const Problem&);  // FLOPs, and bytes: every tensor once
 Cost backward_cost(const Problem&);
+Cost capped(const Problem&, Cost, double operations);  // the same, where a capped score takes a kernel as long as so many in FP32
 
 struct Saved {    // kept between forward and backward beside Q, K, V, O and LSE
   Tensor p = {};  // plain: softmax's result [batch, heads, len_q, len_k]; flash: nothing

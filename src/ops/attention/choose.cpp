@@ -132,6 +132,11 @@ Cost backward_cost(const Problem& p) {
   return {backward_flops(p), 2 * tensor_bytes(p) + 4 * double(p.lse_shape().count()), 0, sides_of(p)};
 }
 
+Cost capped(const Problem& p, Cost cost, double operations) {
+  if (p.softcap != 0) cost.on_card.in_turn = operations * pairs_of(p);
+  return cost;
+}
+
 std::span<const Variant> variants() { return table; }
 
 const Variant* variant_named(std::string_view name) {

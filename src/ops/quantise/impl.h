@@ -22,6 +22,13 @@ inline CardMaxima maxima_on_card(const Request& r) {
           has(r.transposed, ScaleKind::row) ? r.columns() : 0};
 }
 
+// A row's maximum by the block that quantises it: no launch takes maxima before.
+inline bool in_lines(const Request& r) {
+  constexpr std::int64_t most_in_shared = 96 << 10;
+  return r.of == Of::stored && !r.transposed && r.as_is.kind == ScaleKind::row && r.rows() % 16 == 0 && r.columns() % 16 == 0 &&
+         r.columns() * std::int64_t(size_of(r.x.dtype)) <= most_in_shared;
+}
+
 // In libheadroom_cuda.so: called through beside::call.
 void quantise_cuda(const Request&, const Tensor& maxima, Context&);
 void dequantise_cuda(const Scaled& from, const Tensor& to, Context&);

@@ -63,7 +63,10 @@ void quantise(const Request& r, Context& ctx, Name name) {
   std::size_t bytes = r.x.bytes();
   for (const Tensor* t : {&r.dact, &r.weight, &r.rstd}) bytes += *t ? t->bytes() : 0;
   for (const Scaled* y : {&r.as_is, &r.transposed}) bytes += *y ? y->bytes() : 0;
-  const auto op = ctx.note(name, {DType::f32}, {of_each * numbers, double(bytes)});
+  Cost cost{of_each * numbers, double(bytes)};
+  if (maxima_on_card(r).count() > 0 && !in_lines(r))
+    cost.on_card = {.launches = 3, .again = double(r.x.bytes() + (r.dact ? r.dact.bytes() : 0))};
+  const auto op = ctx.note(name, {DType::f32}, cost, Work::quantise);
   auto scope = ctx.arena.scope();
   if (ctx.on_gpu()) {
     const std::int64_t count = maxima_on_card(r).count();

@@ -23,9 +23,8 @@ void with_format(const Scaled& y, F&& f) {
 
 template <class T, class Source>
 void start(const Request& r, const Args<T>& a, const Tensor& maxima, cudaStream_t stream) {
-  constexpr std::int64_t most_in_shared = 96 << 10;
   if constexpr (std::is_same_v<Source, Stored<T>>)
-    if (a.whole && !r.transposed && r.as_is.kind == ScaleKind::row && a.columns * std::int64_t(sizeof(T)) <= most_in_shared)
+    if (a.whole && in_lines(r))
       return with_format(r.as_is, [&]<class A>() {
         if constexpr (eight_bits<A>)
           launch(stream, quantise_lines<T, A>, {grid_of(a.rows), dim3(line_threads), std::size_t(a.columns) * sizeof(T)}, a);

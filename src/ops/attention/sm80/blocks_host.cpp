@@ -177,9 +177,20 @@ Support on_cuda(const Problem& p, const Device& device, Pass pass) {
 // The band that kernels are handed: of the first row of the batch, they go on to the others.
 BandOf<int> band_for(const Problem& p, const Lists& lists) { return in_32_bits(band_of(p, lists, 0)); }
 
+// A cap is formed exactly, after a tile's product and before its exponentials: as long as so many operations in FP32 (docs/performance.md).
+constexpr double operations_of_cap = 82;
+
+Cost cost_here(const Problem& p, const Cost& cost, const Device& device) {
+  Cost here = capped(p, cost, operations_of_cap);
+  const bool in_tiles = !(p.precision == Precision{DType::f32, Math::exact});
+  here.on_card.older =
+      in_tiles && device.sm >= 90 && device.sm < 120;  // these have instructions for products that this kernel does not use
+  return here;
+}
+
 template <class Family>
 void forward_with(const Problem& p, const Forward& t, Context& ctx) {
-  const auto op = ctx.note(Family::forward_name, p.precision, forward_cost(p), Work::attention);
+  const auto op = ctx.note(Family::forward_name, p.precision, cost_here(p, forward_cost(p), ctx.device), Work::attention);
   if (p.lse_shape().count() == 0) return;
   if (p.len_k == 0) return no_keys(p, t, ctx);
   const Lists lists = make_lists(p, ctx);
@@ -218,7 +229,8 @@ void zero(const Tensor& t, cudaStream_t stream) {
 template <class Family>
 void backward_with(const Problem& p, const Backward& t, Context& ctx) {
   using T = typename Family::template Backward<32>::T;
-  const auto op = ctx.note(Family::backward_name, p.precision, backward_cost(p), Work::attention, Making::gradients);
+  const auto op =
+      ctx.note(Family::backward_name, p.precision, cost_here(p, backward_cost(p), ctx.device), Work::attention, Making::gradients);
   const auto stream = cuda_stream(ctx.stream);
   if (p.q_shape().count() == 0 || p.k_shape().count() == 0) {
     if (ctx.dry()) return;

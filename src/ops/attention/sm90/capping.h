@@ -12,6 +12,8 @@ struct Capping {
   float near;  // where no product of a warp's is larger, a polynomial does
   bool exactly;
 };
+// What of a cap does not hide beside the products of heads of 256, the only ones that a step trains with it here: as many operations in FP32.
+constexpr double operations_of_cap = 25;
 constexpr float quick_near = 0.5f, exact_near = 0.625f;  // largest arguments of the two polynomials
 inline Capping capping_of(float scale, float cap) {      // cap 0: none
   if (cap == 0) return {};

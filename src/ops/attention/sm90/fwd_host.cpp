@@ -230,7 +230,7 @@ Support sm90_supports(const Problem& p, const Device& device, Pass pass) {
 }
 
 void sm90_forward(const Problem& p, const Forward& t, Context& ctx) {
-  const auto op = ctx.note("attention.flash_sm90.forward", p.precision, forward_cost(p), Work::attention);
+  const auto op = ctx.note("attention.flash_sm90.forward", p.precision, capped(p, forward_cost(p), operations_of_cap), Work::attention);
   if (p.lse_shape().count() == 0) return;
   if (p.len_k == 0) return no_keys(p, t, ctx);
   if (!ctx.dry())
