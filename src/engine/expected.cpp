@@ -281,8 +281,8 @@ constexpr double tf32_product = 1.05, tf32_gradient_product = 1.25;       // bes
 
 // The shares of their datasheets that an H200 and an H100 reach, in the mean; of a card with a datasheet alone as much is expected. An H200 multiplies
 // 8 bits 1.89 times as fast as 16; the H100's 8 bits are its datasheet's.
-Ceilings expected_ceilings(Ceilings c) {
-  if (c.bf16_flops > 0) c.fp8_flops = std::min(c.fp8_flops, 1.89 * c.bf16_flops);
+Ceilings expected_ceilings(Ceilings c, bool of_fp8) {
+  if (c.bf16_flops > 0 && !of_fp8) c.fp8_flops = std::min(c.fp8_flops, 1.89 * c.bf16_flops);
   if (!c.source.starts_with("datasheet")) return c;
   c.copy_bytes_per_s *= 0.88;
   c.fp32_flops *= 0.77;
@@ -336,8 +336,12 @@ OpTimesOrWhy op_times(const Recipe& r, const Device& device) {
     return {{},
             fmt::format("no steps in {} were measured: headroom device --efficiencies --precision {}", name_of(r.precision),
                         name_of(r.precision))};
+  Ceilings ceilings = own ? device.efficiencies->ceilings : device.ceilings;
+  for (const auto member :
+       {&Ceilings::fp32_flops, &Ceilings::tf32_flops, &Ceilings::bf16_flops, &Ceilings::fp16_flops, &Ceilings::fp8_flops})
+    if (ceilings.*member <= 0) ceilings.*member = device.ceilings.*member;  // it was not measured with the steps
   OpTimes t{f->efficiency,
-            expected_ceilings(own ? device.efficiencies->ceilings : device.ceilings),
+            expected_ceilings(ceilings, size_of(r.precision.dtype) == 1 && f->wider == 1),
             units_of(device),
             f->efficiency.within * f->wider,
             1,
@@ -382,7 +386,9 @@ double expected_ms(const OpCall& op, const Recipe& r, const OpTimes& t) {
   if (op.cost.link_bytes > 0) return 0;
   const OnCard& on_card = op.cost.on_card;
   const double begins = op.making == Making::gradients ? t.efficiency.backward_op_ms : t.efficiency.forward_op_ms,
-               in_turn = t.units > 0 && t.ceilings.fp32_flops > 0 ? on_card.in_turn / t.ceilings.fp32_flops * 1e3 + (on_card.launches - 1) * launch_ms : 0;
+               in_turn = t.units > 0 && t.ceilings.fp32_flops > 0
+                             ? on_card.in_turn / t.ceilings.fp32_flops * 1e3 + (on_card.launches - 1) * launch_ms
+                             : 0;
   return op.times * (ceiling_ms(op, r, t.ceilings, t.units) * factor_of(op, r, t) + in_turn + begins);
 }
 

@@ -344,6 +344,17 @@ TEST(ExpectedTime, CountsTheLaunchesOfQuantising) {
   expect_inside(r, 0.4392, 0.25);
 }
 
+// A card's own file without a ceiling of 8 bits: products took the time of their bytes alone.
+TEST(ExpectedTime, TakesWhatWasNotMeasuredWithTheStepsFromTheCard) {
+  Recipe r{model_described("2.7B"), 4, 1024, {DType::e4m3}};
+  Device d = device_described("h200");
+  const double ms = forecast(r, d, 1).expected->ms;
+  Efficiencies own = *d.efficiencies;
+  own.ceilings = d.ceilings, own.ceilings.fp8_flops = 0;
+  d.efficiencies = std::make_shared<const Efficiencies>(own);
+  EXPECT_NEAR(forecast(r, d, 1).expected->ms / ms, 1, 1e-9);
+}
+
 // An H100's own steps, foretold by the H200's numbers at the H100's ceilings: what is said of cards that were not measured.
 TEST(ExpectedTime, AnH200ForetellsAnH100) {
   Device h100 = device_described("h100");

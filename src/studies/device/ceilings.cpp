@@ -74,6 +74,7 @@ Ceilings best_of(const std::vector<CeilingRow>& rows) {
                    : r.dtype == "tf32" ? c.tf32_flops
                    : r.dtype == "bf16" ? c.bf16_flops
                    : r.dtype == "fp16" ? c.fp16_flops
+                   : r.dtype == "fp8"  ? c.fp8_flops
                                        : c.fp32_flops;
     best = std::max(best, (r.what == "copy" ? r.copy_bytes_per_s : r.flops_per_s).value_or(0));
   }

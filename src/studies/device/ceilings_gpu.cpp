@@ -4,8 +4,11 @@
 #include <chrono>
 #include <cmath>
 #include <thread>
+#include <vector>
 
+#include "base/convert.h"
 #include "base/error.h"
+#include "base/random.h"
 #include "base/text.h"
 #include "gpu/blas.h"
 #include "gpu/clocks.h"
@@ -21,7 +24,17 @@ namespace {
 constexpr std::int64_t copies[] = {256ll << 20, 1ll << 30, 4ll << 30};  // far past any cache
 constexpr std::int64_t products[] = {2048, 4096, 8192, 16384};
 constexpr Precision precisions[] = {
-    {DType::f32, Math::exact}, {DType::f32, Math::tf32}, {DType::bf16, Math::exact}, {DType::f16, Math::exact}};
+    {DType::f32, Math::exact}, {DType::f32, Math::tf32}, {DType::bf16, Math::exact}, {DType::f16, Math::exact}, {DType::e4m3, Math::exact}};
+
+// So many normal numbers in 8 bits, from a million of them.
+void fill_normal_in_8_bits(void* to, std::int64_t count, const Place& place) {
+  std::vector<e4m3> some(std::size_t(std::min<std::int64_t>(count, 1 << 20)));
+  const Random random{1};
+  for (std::size_t i = 0; i < some.size(); ++i) some[i] = narrow<e4m3>(random.normal(i));
+  for (std::int64_t at = 0; at < count; at += std::int64_t(some.size()))
+    place.copy_in(static_cast<char*>(to) + at, some.data(), std::size_t(std::min(count - at, std::int64_t(some.size()))));
+  place.wait();
+}
 
 // The clock while the work runs: read in the middle of a quarter of a second of it.
 void read_clock_under_load(const Device& d, const Place& place, const std::function<void()>& call, CeilingRow& r) {
@@ -59,13 +72,18 @@ std::vector<CeilingRow> measure_on_gpu(const Device& d, const bench::Protocol& p
   const PlaceMemory workspace = place.take(blas::workspace_bytes);
   for (const Precision p : precisions)
     for (const auto n : products) {
-      const std::int64_t bytes = n * n * std::int64_t(size_of(p.dtype));
-      if (!fits(3 * bytes) || stop()) continue;
-      const PlaceMemory memory = place.take(std::size_t(3 * bytes));
+      const bool eight = size_of(p.dtype) == 1;  // their product is in bf16
+      const std::int64_t bytes = n * n * std::int64_t(size_of(p.dtype)), all = (eight ? 4 : 3) * bytes;
+      if (!fits(all) || stop() || (eight && d.sm < 89)) continue;
+      const PlaceMemory memory = place.take(std::size_t(all));
       const auto matrix = [&](int i) { return blas::Matrix{static_cast<char*>(memory.data()) + i * bytes, p.dtype, n, 0}; };
-      place.fill_normal({memory.data(), p.dtype, {2, n, n}}, Random{1});  // zeros would draw less power, and run faster
+      if (eight)  // zeros would draw less power, and run faster
+        fill_normal_in_8_bits(memory.data(), 2 * n * n, place);
+      else
+        place.fill_normal({memory.data(), p.dtype, {2, n, n}}, Random{1});
       blas::Gemm product{matrix(0), matrix(1), matrix(2), n, n, n, 1};
       product.math = p.math;
+      if (eight) product.b.transposed = true, product.c.dtype = DType::bf16, product.whole_sums = true;
       const double rate =
           measured({"matmul", std::string(name_of(p)), n, {}}, [&] { blas::multiply(product, workspace.data(), place.stream()); });
       if (rate > 0) rows.back().flops_per_s = 2 * std::pow(double(n), 3) * rate;

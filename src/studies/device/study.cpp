@@ -145,7 +145,8 @@ std::optional<double> kept_host_link(const Device& d, const std::string& store) 
 std::optional<Ceilings> kept_ceilings(const Device& d, const std::string& store) {
   if (const auto kept = kept_rows(d, store, [](const auto&) { return true; })) {
     Ceilings c = best_of(kept->rows);
-    c.fp8_flops = d.ceilings.fp8_flops, c.link_bytes_per_s = d.ceilings.link_bytes_per_s;
+    if (c.fp8_flops == 0) c.fp8_flops = d.ceilings.fp8_flops;
+    c.link_bytes_per_s = d.ceilings.link_bytes_per_s;
     c.host_bytes_per_s = d.ceilings.host_bytes_per_s;
     c.source = fmt::format("measured by headroom device, run {}", kept->run);
     if (c.fp16_flops == 0) {
