@@ -1,9 +1,13 @@
 #!/usr/bin/env python3
 """Random settings of our own training step: what each takes on a card, what is forecast of it, and whether that lies inside the interval.
 
-  bench/random_steps.py measure steps.csv --count 40 --seed 1     on a card; every setting is one line, kept as it comes
+  bench/random_steps.py forecast said.csv --count 40 --seed 1     anywhere, before a card is there: settings and what is forecast of each
+  bench/random_steps.py measure steps.csv --settings said.csv     on a card; every setting is one line, kept as it comes; ends with the table
+  bench/random_steps.py measure steps.csv --count 40 --seed 1     the same without forecasts made before
   bench/random_steps.py table steps.csv --device h100             anywhere: forecasts of the same settings by this build
+  bench/random_steps.py table steps.csv --settings said.csv       those that were made before
 
+`--device` takes a card's own file, too (headroom device --efficiencies --save FILE).
 Settings: models of five families, narrow and wide; every precision, keep level, lever of the update, and phase. They depend on --seed alone. The
 program is build/release/headroom, or what --program names. `table` ends with the median error, the share within 6 %, and those outside.
 """
@@ -20,6 +24,7 @@ import tempfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+SAID = ["options", "config", "forecast_ms", "ms_low", "ms_high", "ms_by"]
 COLUMNS = ["options", "config", "precision", "ms", "ms_std", "steps", "status", "why"]
 
 
@@ -127,17 +132,46 @@ def settings(program, count, seed, most_bytes, device):
         yield options, config
 
 
+def rows_of(path):
+    with open(path, newline="") as f:
+        return list(csv.DictReader(line for line in f if not line.startswith("#")))
+
+
+def config_in(row):
+    return json.loads(row["config"]) if row["config"] else None
+
+
+def said_of(row):
+    """The columns of SAID of a dry run's row."""
+    return {"forecast_ms": row["ms"] or "", "ms_low": row["ms_low"] or "", "ms_high": row["ms_high"] or "", "ms_by": row.get("ms_by") or ""}
+
+
+def forecast(a):
+    program = Program(a.program)
+    commit = subprocess.run(["git", "-C", ROOT, "log", "-1", "--format=%s"], capture_output=True, text=True).stdout.strip()
+    with open(a.file, "w", newline="") as f:
+        f.write(f"# bench/random_steps.py forecast --count {a.count} --seed {a.seed} --device {os.path.basename(a.device)}, after \"{commit}\"\n")
+        out = csv.DictWriter(f, SAID)
+        out.writeheader()
+        for options, config in settings(program, a.count, a.seed, a.gib << 30, a.device):
+            row, _ = program.forecast(options, config, a.device)
+            out.writerow({"options": shlex.join(options), "config": json.dumps(config) if config else "", **said_of(row)})
+
+
 def measure(a):
     program, began = Program(a.program), time.monotonic()
     try:
         card = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True, text=True).stdout
     except FileNotFoundError:
         card = ""
+    asked = f"--settings {os.path.basename(a.settings)}" if a.settings else f"--count {a.count} --seed {a.seed}"
+    chosen = [(shlex.split(r["options"]), config_in(r)) for r in rows_of(a.settings)] if a.settings else \
+        settings(program, a.count, a.seed, a.gib << 30, a.device)
     with open(a.file, "w", newline="") as f:
-        f.write(f"# bench/random_steps.py measure --count {a.count} --seed {a.seed}, on {(card.strip() or 'no GPU').splitlines()[0]}\n")
+        f.write(f"# bench/random_steps.py measure {asked}, on {(card.strip() or 'no GPU').splitlines()[0]}\n")
         out = csv.DictWriter(f, COLUMNS)
         out.writeheader()
-        for options, config in settings(program, a.count, a.seed, a.gib << 30, a.device):
+        for options, config in chosen:
             if time.monotonic() - began > a.seconds:
                 print(f"the time is over: {a.seconds} s", file=sys.stderr)
                 break
@@ -151,6 +185,8 @@ def measure(a):
             said = f"forecast {row['forecast_ms']:.4g} ({row['forecast_ms_low']:.4g} to {row['forecast_ms_high']:.4g})" if row.get("forecast_ms") else ""
             family = config["model_type"] if config else ""
             print(f"{time.monotonic() - began:6.1f} s  {row.get('ms')} ms {said} {row['status']}  {words} {family}", flush=True)
+    if a.settings:
+        table(a)
 
 
 def named(config):
@@ -159,50 +195,64 @@ def named(config):
     return f"{config['model_type']} {config.get('num_hidden_layers', config.get('n_layer'))} x {config.get('hidden_size', config.get('n_embd'))}"
 
 
+def summary(name, rows):
+    """A line of errors of rows of (error, inside, half width)."""
+    sizes = [abs(e) for e, _, _ in rows]
+    worst = max((e for e, _, _ in rows), key=abs)
+    print(f"# {name}: {len(rows)} settings: median error {statistics.median(sizes):.1%}, worst {worst:+.1%}, "
+          f"{sum(e <= 0.06 for e in sizes) / len(sizes):.0%} within 6 %; {sum(i for _, i, _ in rows)} inside their intervals, "
+          f"on average ± {statistics.mean(w for _, _, w in rows):.0%}")
+
+
 def table(a):
-    program, errors, outside, widths, none = Program(a.program), [], [], [], []
-    with open(a.file, newline="") as f:
-        rows = list(csv.DictReader(line for line in f if not line.startswith("#")))
+    program, errors, outside, none = Program(a.program), {}, [], []
+    before = {(r["options"], r["config"]): r for r in rows_of(a.settings)} if a.settings else {}
     out = csv.writer(sys.stdout)
     out.writerow(["measured_ms", "forecast_ms", "ms_low", "ms_high", "error", "inside", "model", "options"])
-    for row in rows:
+    for row in rows_of(a.file):
         if row["status"] != "ok" or not row["ms"]:
             continue
-        config, ms = json.loads(row["config"]) if row["config"] else None, float(row["ms"])
-        said, why = program.forecast(shlex.split(row["options"]), config, a.device)
+        config, ms, why = config_in(row), float(row["ms"]), ""
+        if a.settings:
+            said = before.get((row["options"], row["config"]), {"forecast_ms": "", "ms_by": "not among the forecasts"})
+        else:
+            dry, why = program.forecast(shlex.split(row["options"]), config, a.device)
+            said = said_of(dry) if dry else {"forecast_ms": "", "ms_by": why}
         what = named(config)
-        if said is None or said["ms"] is None:
+        if not said["forecast_ms"]:
             none.append(row["options"])
-            out.writerow([f"{ms:.4g}", "", "", "", "", why or said.get("ms_by", ""), what, row["options"]])
+            out.writerow([f"{ms:.4g}", "", "", "", "", said["ms_by"], what, row["options"]])
             continue
-        error, inside = said["ms"] / ms - 1, said["ms_low"] <= ms <= said["ms_high"]
-        errors.append(abs(error))
-        widths.append((said["ms_high"] - said["ms_low"]) / 2 / said["ms"])
+        expected, low, high = (float(said[c]) for c in ("forecast_ms", "ms_low", "ms_high"))
+        error, inside = expected / ms - 1, low <= ms <= high
+        errors.setdefault(row["precision"], []).append((error, inside, (high - low) / 2 / expected))
         if not inside:
             outside.append(f"{error:+.1%} {what} {row['options']}")
-        times = [f"{x:.4g}" for x in (ms, said["ms"], said["ms_low"], said["ms_high"])]
-        out.writerow([*times, f"{error:+.3f}", "yes" if inside else "no", what, row["options"]])
+        out.writerow([*(f"{x:.4g}" for x in (ms, expected, low, high)), f"{error:+.3f}", "yes" if inside else "no", what, row["options"]])
+    for precision in errors:
+        summary(precision, errors[precision])
     if errors:
-        within = sum(e <= 0.06 for e in errors) / len(errors)
-        print(f"# {len(errors)} settings: median error {statistics.median(errors):.1%}, worst {max(errors):.1%}, {within:.0%} within 6 %; "
-              f"{len(errors) - len(outside)} inside their intervals, on average ± {statistics.mean(widths):.0%}; {len(none)} without ms")
+        summary("all", [r for rows in errors.values() for r in rows])
+    if none:
+        print(f"# {len(none)} without ms")
     for line in outside:
         print(f"# outside: {line}")
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("what", choices=["measure", "table"])
+    p.add_argument("what", choices=["forecast", "measure", "table"])
     p.add_argument("file")
     p.add_argument("--count", type=int, default=40)
     p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--settings", default="", help="forecasts made before: their settings are measured, and held against them")
     p.add_argument("--seconds", type=float, default=1e9, help="begin no setting after so long")
     p.add_argument("--gib", type=int, default=60, help="only settings that need no more")
     p.add_argument("--device", default="h200", help="whose forecasts; settings depend on it only where one is refused there")
     p.add_argument("--on", default="cuda", help="where to measure")
     p.add_argument("--program", default=os.path.join(ROOT, "build", "release", "headroom"))
     a = p.parse_args()
-    measure(a) if a.what == "measure" else table(a)
+    {"forecast": forecast, "measure": measure, "table": table}[a.what](a)
 
 
 if __name__ == "__main__":
