@@ -617,6 +617,19 @@ class AttentionTest(Base):
 
 
 class OperatorTest(Base):
+    def test_options_have_the_order_of_the_operators_schema(self):
+        from gpu_headroom.torch.calls import Options
+
+        schema = [a.name for a in torch.ops.headroom.attention_forward.default._schema.arguments]
+        self.assertEqual(tuple(schema[-len(Options._fields) :]), Options._fields)
+
+    def test_the_kind_of_error_does_not_hang_on_its_words(self):
+        q = torch.randn(1, 2, 5, 8)
+        with self.assertRaisesRegex(ValueError, "layout 'this is a layout': bhld"):
+            ht.attention(q, q, q, layout="this is a layout")
+        with self.assertRaisesRegex(TypeError, "k is torch.float64"):
+            ht.attention(q, q.double(), q)
+
     def test_opcheck(self):
         for device in DEVICES:
             for heads_first, mask in itertools.product((True, False), ((0, False, 0, 0, 0.0), (1, True, 0, 0, 0.0), (2, False, 5, 2, 3.0))):

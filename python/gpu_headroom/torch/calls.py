@@ -6,6 +6,7 @@ import math
 import struct
 import threading
 import weakref
+from typing import NamedTuple, Optional
 
 import torch
 
@@ -247,16 +248,31 @@ def _call(context, device, shapes, dtype, options, heads_first, tf32, with_, ord
     return _Call(context, device, shapes, dtype, options, heads_first, tf32, with_, order)
 
 
-def call_of(
-    q, k, v, sink, cu_q, cu_k, pages, random, mask, top_left, window, after, softcap, scale, heads_first, variant, deterministic, tf32, order=0,
-    dropout=0.0,
-):  # fmt: skip
-    rows, positions = (1, 2) if heads_first else (2, 1)
+class Options(NamedTuple):
+    """The options of the operators, in their order; `torch.compile` and dispatch carry them as a plain tuple."""
+
+    mask: int
+    top_left: bool
+    window: int
+    after: int
+    softcap: float
+    scale: Optional[float]
+    heads_first: bool
+    variant: str
+    deterministic: bool
+    tf32: int
+    order: int = 0
+    dropout: float = 0.0
+
+
+def call_of(q, k, v, sink, cu_q, cu_k, pages, random, *options):
+    o = Options(*options)
+    rows, positions = (1, 2) if o.heads_first else (2, 1)
     a, b = q.shape, k.shape
     shapes = (a[0], a[rows], a[positions], a[3]), (b[0], b[rows], b[positions], v.shape[3])
-    options = (mask, top_left, window, after, softcap, scale, variant, deterministic, dropout)
+    kept = (o.mask, o.top_left, o.window, o.after, o.softcap, o.scale, o.variant, o.deterministic, o.dropout)
     with_ = sink is not None, 0 if cu_q is None else cu_q.shape[1] - 1, 0 if pages is None else pages.shape[1]
-    return _call(context_of(q), q.device, shapes, q.dtype, options, heads_first, tf32_of(tf32, q), with_, order)
+    return _call(context_of(q), q.device, shapes, q.dtype, kept, o.heads_first, tf32_of(o.tf32, q), with_, o.order)
 
 
 def like(t, heads_first, dim=None, order=0):

@@ -14,47 +14,54 @@ _LAYOUTS = ("bhld", "blhd")
 _SERVED = " and ".join(", ".join(map(str, NAMES)).rsplit(", ", 1))
 
 
-def reason_why_not(q, k, v, attn_mask, dropout_p, scale, enable_gqa, layout, paged=False):
+def reason_why_not(*call):
+    """Why a call is not served, in one sentence, or None; `call` as _misfit's."""
+    misfit = _misfit(*call)
+    return None if misfit is None else misfit[1]
+
+
+def _misfit(q, k, v, attn_mask, dropout_p, scale, enable_gqa, layout, paged=False):
+    """The error's type and its sentence; None where the call is served."""
     if layout not in _LAYOUTS:
-        return f"layout '{layout}': bhld ([batch, heads, len, head_dim], torch's) or blhd ([batch, len, heads, head_dim])"
+        return ValueError, f"layout '{layout}': bhld ([batch, heads, len, head_dim], torch's) or blhd ([batch, len, heads, head_dim])"
     for name, t in (("q", q), ("k", k), ("v", v)):
         if not isinstance(t, torch.Tensor):
-            return f"{name} is a {type(t).__name__}, not a tensor"
+            return TypeError, f"{name} is a {type(t).__name__}, not a tensor"
         if t.device.type not in KINDS and t.device.type != "meta":  # of meta tensors: shapes alone
-            return f"{name} is on {t.device}: served are cpu and cuda"
+            return ValueError, f"{name} is on {t.device}: served are cpu and cuda"
         if t.dtype not in NAMES:
-            return f"{name} is {t.dtype}: served are {_SERVED}"
+            return TypeError, f"{name} is {t.dtype}: served are {_SERVED}"
         if t.dim() != 4:
-            return f"{name} has {t.dim()} dimensions: 4 are served, [batch, heads, len, head_dim] or layout='blhd'"
+            return ValueError, f"{name} has {t.dim()} dimensions: 4 are served, [batch, heads, len, head_dim] or layout='blhd'"
         if t.is_nested or t.layout != torch.strided:
-            return f"{name} is nested or sparse: only strided tensors are served"
+            return ValueError, f"{name} is nested or sparse: only strided tensors are served"
         if t.device != q.device:
-            return f"{name} is on {t.device}, q is on {q.device}"
+            return ValueError, f"{name} is on {t.device}, q is on {q.device}"
         if t.dtype != q.dtype:
-            return f"{name} is {t.dtype}, q is {q.dtype}: all have one dtype"
+            return TypeError, f"{name} is {t.dtype}, q is {q.dtype}: all have one dtype"
     if attn_mask is not None:
-        return "a mask given as a tensor (attn_mask) is not served: say is_causal or window, or leave it out"
+        return ValueError, "a mask given as a tensor (attn_mask) is not served: say is_causal or window, or leave it out"
     if isinstance(dropout_p, bool) or not isinstance(dropout_p, (numbers.Real, torch.SymFloat)):
-        return f"dropout_p is a {type(dropout_p).__name__}: a number, at least 0 and below 1"
+        return TypeError, f"dropout_p is a {type(dropout_p).__name__}: a number, at least 0 and below 1"
     if not 0 <= dropout_p < 1:  # a NaN, too
-        return f"dropout_p is {dropout_p}: served are 0 and what is above it and below 1"
+        return ValueError, f"dropout_p is {dropout_p}: served are 0 and what is above it and below 1"
     if dropout_p != 0 and (paged or hasattr(q, "placements")):
-        return f"dropout_p is {dropout_p}: dropout {'over a cache in pages' if paged else 'of a DTensor'} is not served"
+        return ValueError, f"dropout_p is {dropout_p}: dropout {'over a cache in pages' if paged else 'of a DTensor'} is not served"
     if scale is not None and not isinstance(scale, (numbers.Real, torch.SymFloat)):
-        return f"scale is a {type(scale).__name__}: a number, or None for 1/sqrt(head_dim)"
+        return TypeError, f"scale is a {type(scale).__name__}: a number, or None for 1/sqrt(head_dim)"
     rows = 1 if layout == "bhld" else 2
     if k.shape[:3] != v.shape[:3]:
-        return f"k is {tuple(k.shape)} and v is {tuple(v.shape)}: all but head_dim must agree"
+        return ValueError, f"k is {tuple(k.shape)} and v is {tuple(v.shape)}: all but head_dim must agree"
     if (q.shape[0] != k.shape[0] and not paged) or q.shape[3] != k.shape[3]:
-        return f"q is {tuple(q.shape)} and k is {tuple(k.shape)}: {'' if paged else 'batch and '}head_dim must agree"
+        return ValueError, f"q is {tuple(q.shape)} and k is {tuple(k.shape)}: {'' if paged else 'batch and '}head_dim must agree"
     heads, kv_heads = q.shape[rows], k.shape[rows]
     if kv_heads == 0 or heads % kv_heads != 0:
-        return f"{heads} query heads cannot share {kv_heads} key heads: the first must be a multiple of the second"
+        return ValueError, f"{heads} query heads cannot share {kv_heads} key heads: the first must be a multiple of the second"
     if heads != kv_heads and not enable_gqa:
-        return f"{heads} query heads and {kv_heads} key heads need enable_gqa=True"
+        return ValueError, f"{heads} query heads and {kv_heads} key heads need enable_gqa=True"
     for t in (q, v):
         if t.shape[3] < 1 or t.shape[3] > 256:
-            return f"head_dim is {t.shape[3]}: 1 to 256 are served"
+            return ValueError, f"head_dim is {t.shape[3]}: 1 to 256 are served"
     return None
 
 
@@ -166,12 +173,12 @@ def checked_seed(seed, dropout_p, q):
 
 def checked(q, k, v, attn_mask, dropout_p, scale, enable_gqa, layout, sink, cu_q, cu_k, paged=False, of="attention"):
     """The operator's tensors but for pages, or an error in one sentence. `of` is the function that was called."""
-    reason = reason_why_not(q, k, v, attn_mask, dropout_p, scale, enable_gqa, layout, paged)
-    if reason is not None:
-        wrong_type = " is a " in reason or " is torch." in reason or ", q is torch." in reason
+    misfit = _misfit(q, k, v, attn_mask, dropout_p, scale, enable_gqa, layout, paged)
+    if misfit is not None:
+        error, reason = misfit
         if of == "attention_with_cache":
             reason = re.sub(r"\b([kv])\b", r"\1_cache", reason)
-        raise (TypeError if wrong_type else ValueError)(f"gpu_headroom.torch.{of}: {reason}")
+        raise error(f"gpu_headroom.torch.{of}: {reason}")
     return (q, k, v, *_with(q, q.shape[1 if layout == "bhld" else 2], sink, cu_q, cu_k))
 
 

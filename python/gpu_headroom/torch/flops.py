@@ -2,6 +2,7 @@
 
 import torch
 
+from .calls import Options
 from .imports import when_imported
 
 
@@ -14,14 +15,14 @@ def _products(heads_first, q, k, v):
 
 def _forward(q, k, v, sink, cu_q, cu_k, pages, random, *options, out_shape=None, **_):
     if pages is not None:  # k is [pages, kv_heads, page, head_dim]: a sequence has as many keys as its pages hold
-        positions = 2 if options[6] else 1
+        positions = 2 if Options(*options).heads_first else 1
         k = [*k]
         k[positions] *= pages[1]
-    return sum(_products(options[6], q, k, v))
+    return sum(_products(Options(*options).heads_first, q, k, v))
 
 
 def _backward(d_o, dlse, q, k, v, o, lse, sink, cu_q, cu_k, random, *options, out_shape=None, **_):
-    of_scores, of_values = _products(options[6], q, k, v)
+    of_scores, of_values = _products(Options(*options).heads_first, q, k, v)
     return 3 * of_scores + 2 * of_values  # q k^T again, dq, dk; dp, dv
 
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from .calls import call_of, like
+from .calls import Options, call_of, like
 
 _library = torch.library.Library("headroom", "DEF")
 _WITH = "Tensor? sink, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k"
@@ -36,19 +36,17 @@ for _key in ("CPU", "CUDA"):
     _library.impl("attention_forward", _forward, _key)
     _library.impl("attention_backward", _backward, _key)
 
-_HEADS_FIRST, _ORDER = 6, 10  # of the options; this last and dropout may be left out
-
 
 @torch.library.register_fake("headroom::attention_forward", lib=_library)
 def _(q, k, v, sink, cu_seqlens_q, cu_seqlens_k, pages, random, *options):
-    heads_first = options[_HEADS_FIRST]
-    return like(q, heads_first, v.shape[3], options[_ORDER] if len(options) > _ORDER else 0), _lse_like(q, heads_first)
+    o = Options(*options)
+    return like(q, o.heads_first, v.shape[3], o.order), _lse_like(q, o.heads_first)
 
 
 @torch.library.register_fake("headroom::attention_backward", lib=_library)
 def _(d_o, dlse, q, k, v, o, lse, sink, cu_seqlens_q, cu_seqlens_k, random, *options):
     dsink = q.new_empty((0 if sink is None else sink.shape[0],), dtype=torch.float32)
-    return (*[like(t, options[_HEADS_FIRST]) for t in (q, k, v)], dsink)
+    return (*[like(t, Options(*options).heads_first) for t in (q, k, v)], dsink)
 
 
 NO_PAGES = "gpu_headroom.torch: a cache in pages has no gradients: call it under torch.no_grad(), or with k and v as they are"

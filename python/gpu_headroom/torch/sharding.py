@@ -4,6 +4,7 @@ import math
 
 import torch
 
+from .calls import Options
 from .imports import when_imported
 
 
@@ -33,7 +34,7 @@ def _register(module):
         whole = [given(t, Replicate()) for t in (q, k, v, sink, cu_q, cu_k, pages, random)]
         accepted = [([Replicate(), Replicate()], whole + rest)]
         # By its own part alone a rank does not know which heads it has: split, all would drop the same.
-        for name, at, of_lse in [] if pages is not None or random is not None else _splits(q, k, options[6]):
+        for name, at, of_lse in [] if pages is not None or random is not None else _splits(q, k, Options(*options).heads_first):
             one = name == "batch"
             small = [given(sink, Replicate() if one else Shard(0)), *[given(t, Shard(0) if one else Replicate()) for t in (cu_q, cu_k)], None, None]
             accepted.append(([Shard(at), Shard(of_lse)], [Shard(at)] * 3 + small + rest))
@@ -44,7 +45,7 @@ def _register(module):
         rest = [None] * len(options)
         whole = [given(t, Replicate()) for t in (d_o, dlse, q, k, v, o, lse, sink, cu_q, cu_k, random)]
         accepted = [([Replicate()] * 4, whole + rest)]
-        for name, at, of_lse in [] if random is not None else _splits(q, k, options[6]):
+        for name, at, of_lse in [] if random is not None else _splits(q, k, Options(*options).heads_first):
             one = name == "batch"
             dsink = Replicate() if sink is None else Partial() if one else Shard(0)
             small = [given(sink, Replicate() if one else Shard(0)), *[given(t, Shard(0) if one else Replicate()) for t in (cu_q, cu_k)], None]
