@@ -11,7 +11,7 @@
 #include "base/convert.h"
 #include "base/random.h"
 #include "gpu/place.h"
-#include "ops/attention/fp8.h"
+#include "ops/attention/fp8/fp8.h"
 #include "ops/attention/reference.h"
 
 namespace headroom::attention::fp8_cases {

@@ -5,7 +5,7 @@
 #include <future>
 #include <limits>
 
-#include "ops/attention/documents.h"
+#include "ops/attention/documents/documents.h"
 #include "ops/attention/dropout.h"
 #include "tests/attention_tensors.h"
 

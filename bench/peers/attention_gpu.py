@@ -88,7 +88,7 @@ class Ours:
 
 
 def in_fp8(t):
-    """Q, K and V in E4M3 with a scale to a head; V in blocks of 16 keys, as src/ops/attention/fp8_layout.h says."""
+    """Q, K and V in E4M3 with a scale to a head; V in blocks of 16 keys, as src/ops/attention/fp8/fp8_layout.h says."""
     made = dict(t)
     for name in "qkv":
         scale = t[name].float().abs().amax(dim=(1, 3)) / 448

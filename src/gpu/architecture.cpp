@@ -35,13 +35,17 @@ constexpr Architecture table[] = {
      .tf32_flops = 2048,
      .fp8_flops = 8192,
      .clusters_of_units = 132,
-     .clusters_at_once = {132, 66, 39, 30, 22, 17, 15, 15},  // on an H200, bench/lab/attention_fwd.md
+     .clusters_at_once = {132, 66, 39, 30, 22, 17, 15, 15, 0, 0, 0, 0, 0, 0, 0,
+                          7},  // on an H200 with 225 KB a block (bench/lab/attention_fwd.md)
+     .shared_clusters_at_once = {264, 132, 79, 62, 0, 39, 0, 30, 0, 0, 0, 0, 0, 0, 0, 14},  // with 113 KB
+     .l2_bytes = 50e6,
+     .cache_read_bytes_per_us = 4.65e6,  // bench/lab/attention_decode.md
      .pytorch_workspace_bytes = large_workspace,
      .network_bytes_per_s = 50e9,
      .measured_on = "NVIDIA H200",
      // Driver for CUDA 13.0. A card that reports 143 771 MiB has 150 109 880 320 bytes by cudaMemGetInfo (2026-11-26). A sweep of `headroom
      // attention` of 2026-11-21 says the same: it could have 148 483 735 552 bytes beside the context, and left 1 GiB to other programs. A step
-     // loaded 4 to 15 MB, and at most 1 848 320 bytes were nobody's.
+     // loaded 4 to 15 MB, and at most 1 848 320 bytes remain unexplained.
      .measured = {.driver_keeps_bytes = 143771 * mib - 150109880320, .context_bytes = 552402944, .libraries_bytes = 17 * mib}},
     // What PyTorch calls 9.4 is AMD's; it gives hipBLASLt as much there (parseChosenWorkspaceSize).
     {.sm = 94, .name = "AMD CDNA 3", .runs_cuda = false, .shared_bytes = 64 * kib, .pytorch_workspace_bytes = 128 * mib},

@@ -30,9 +30,11 @@ struct Architecture {
   // FLOPs of one multiprocessor's tensor cores in a cycle, dense; 0: none, or not known.
   double half_flops = 0, tf32_flops = 0, fp8_flops = 0;
 
-  // Blocks that run at once in clusters of 1 to 8, of `clusters_of_units` multiprocessors; all 0: no clusters, or not measured.
+  // Clusters of 1 to 16 blocks that run at once on `clusters_of_units` multiprocessors, by cudaOccupancyMaxActiveClusters: where a block has a
+  // multiprocessor alone, and where two blocks share one. 0: not measured; all 0: no clusters.
   int clusters_of_units = 0;
-  std::array<int, 8> clusters_at_once{};
+  std::array<int, 16> clusters_at_once{}, shared_clusters_at_once{};
+  double l2_bytes = 0, cache_read_bytes_per_us = 0;  // of the card that was measured: its L2, and the rate of reading keys and values
 
   std::uint64_t pytorch_workspace_bytes = 0;  // given to cuBLAS by PyTorch, for each thread
 

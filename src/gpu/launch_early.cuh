@@ -1,24 +1,24 @@
-// A launch that may begin while the kernel ahead of it on the stream still runs: its blocks come up meanwhile. From sm_90 on.
+// Programmatic dependent launch (CUDA's name): a kernel may start while the one ahead of it on the stream still runs. From sm_90 on.
 #pragma once
 #include "gpu/launch.cuh"
 
 namespace headroom {
 
-// Device side. Before it reads or writes anything that an earlier kernel may write or read; without launch_early it returns at once.
+// Device side. Call it before reading or writing anything that an earlier kernel may write or read. After an ordinary launch it returns at once.
 __device__ __forceinline__ void wait_for_earlier_kernels() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
-// From here on a kernel that was launched early may come up, as far as there is room for its blocks.
-__device__ __forceinline__ void let_later_kernels_come() {
+// Device side. From here on the next kernel of the stream may start, if it was launched as dependent and its blocks find room.
+__device__ __forceinline__ void allow_dependent_launch() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 
 template <class Args>
-void launch_early(cudaStream_t stream, void (*kernel)(Args), const Grid& g, const Args& a) {
+void launch_dependent(cudaStream_t stream, void (*kernel)(Args), const Grid& g, const Args& a) {
   if (g.shared_bytes > 48 * 1024)  // more needs an attribute
     cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(g.shared_bytes)));
   cudaLaunchAttribute attributes[2]{};

@@ -13,6 +13,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <numbers>
 
 #include "base/convert.h"
 
@@ -25,7 +26,7 @@ using std::int64_t;
 // e^x to 2 units in the last place; below −87.3 it is 0, above 88.7 infinity, NaN stays NaN.
 inline float exp_of(float x) {
   const float bounded = x < -87.3f ? -87.3f : x > 88.7f ? 88.7f : x;
-  const float n = std::floor(bounded * 1.44269504f + 0.5f);
+  const float n = std::floor(bounded * std::numbers::log2e_v<float> + 0.5f);
   const float r = (bounded - n * 0.693359375f) + n * 2.12194440e-4f;  // ln 2 in two parts
   float p = 1.9875691500e-4f;                                         // Cephes expf
   p = p * r + 1.3981999507e-3f;

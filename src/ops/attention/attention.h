@@ -22,7 +22,7 @@
 
 #include "base/divide.h"
 #include "base/tensor.h"
-#include "ops/attention/fp8_layout.h"
+#include "ops/attention/fp8/fp8_layout.h"
 #include "ops/attention/mask.h"
 #include "ops/op.h"
 

@@ -1,8 +1,8 @@
 // Attention's kernels that are called from several places, as the program has them: nothing when run dry, else the library's.
 #include "gpu/beside.h"
-#include "ops/attention/documents.h"
+#include "ops/attention/documents/documents.h"
 #include "ops/attention/impl.h"
-#include "ops/attention/mend.h"
+#include "ops/attention/mend/mend.h"
 #include "ops/attention/on_stream.h"
 #include "ops/attention/sampled/sampled_rows.h"
 

@@ -42,7 +42,7 @@ std::string in_words(const Problem& p) {
 
 }  // namespace
 
-Support asks_no_more_than(const Problem& p, Asks known) {
+Support asks_no_more_than(const Problem& p, Features known) {
   const auto asks = [&](bool it, bool known_of, const char* what) { return it && !known_of ? what : nullptr; };
   const char* const unknown[] = {asks(p.softcap != 0, known.softcap, "soft capping is not served"),
                                  asks(p.sink, known.sink, "a sink logit is not served"),

@@ -4,10 +4,10 @@
 
 namespace headroom::attention {
 
-struct Asks {  // what a problem may have beside the plain question: see attention.h
+struct Features {  // what a problem may have beside the plain question: see attention.h
   bool softcap = false, sink = false, documents = false, dim_v = false, pages = false, dropout = false;
 };
-Support asks_no_more_than(const Problem&, Asks known);  // says what of it is not served
+Support asks_no_more_than(const Problem&, Features known);  // says what of it is not served
 
 Support plain_supports(const Problem&, const Device&, Pass);
 Saved plain_make_saved(const Problem&, Context&);

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "base/convert.h"
-#include "ops/attention/documents.h"
+#include "ops/attention/documents/documents.h"
 #include "ops/attention/dropout.h"
 
 namespace headroom::attention {

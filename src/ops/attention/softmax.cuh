@@ -1,5 +1,7 @@
 // softmax.cuh — the online softmax of a warpgroup's scores, two rows per thread, in an accumulator's registers.
 #pragma once
+#include <numbers>
+
 #include "gpu/mma.cuh"
 #include "gpu/tanh.cuh"
 
@@ -101,7 +103,7 @@ struct RowsWithin {
       total += __shfl_xor_sync(~0u, total, 2);
       const bool empty = maximum[r] == -INFINITY;
       result.inverse[r] = empty ? 0 : __fdividef(1, total);  // a NaN stays one
-      result.lse[r] = empty ? -INFINITY : (maximum[r] * scale + (__log2f(total) - Range::lift)) * 0.693147181f;
+      result.lse[r] = empty ? -INFINITY : (maximum[r] * scale + (__log2f(total) - Range::lift)) * std::numbers::ln2_v<float>;
     }
     return result;
   }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <numbers>
 
 #include "base/divide.h"
 #include "gpu/grid.cuh"
@@ -31,7 +32,7 @@ struct Args {
 
 __device__ float power_of_e(float x) {  // what is below 2⁻¹²⁶ is 0; the error grows with |x| as the value shrinks
   float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.44269504f));
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * std::numbers::log2e_v<float>));
   return y;
 }
 

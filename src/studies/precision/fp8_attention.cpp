@@ -7,7 +7,7 @@
 #include "base/interrupt.h"
 #include "base/random.h"
 #include "memory/block.h"
-#include "ops/attention/fp8.h"
+#include "ops/attention/fp8/fp8.h"
 #include "ops/attention/reference.h"
 #include "studies/precision/decibels.h"
 #include "studies/precision/fp8.h"

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
-#include "ops/attention/documents.h"
+#include "ops/attention/documents/documents.h"
 
 namespace headroom::attention {
 namespace {

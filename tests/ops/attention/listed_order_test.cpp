@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "base/random.h"
-#include "ops/attention/documents.h"
+#include "ops/attention/documents/documents.h"
 #include "ops/attention/sm90/listed.h"
 
 namespace headroom::attention {

@@ -9,9 +9,9 @@
 
 #include "base/convert.h"
 #include "base/divide.h"
-#include "ops/attention/documents.h"
+#include "ops/attention/documents/documents.h"
 #include "ops/attention/impl.h"
-#include "ops/attention/mend.h"
+#include "ops/attention/mend/mend.h"
 #include "ops/attention/sink.h"
 
 namespace headroom::attention {

@@ -4,10 +4,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <vector>
 
 #include "base/convert.h"
-#include "ops/attention/fp8.h"
+#include "ops/attention/fp8/fp8.h"
 #include "ops/attention/impl.h"
 #include "ops/attention/sm90/tiles_fp8.h"
 #include "ops/matmul/hopper_adder.h"
@@ -99,7 +100,7 @@ void flash_fp8_forward(const Problem& p, const Forward& t, Context& ctx) {
     const Head h = head_of(p, t, b, kv);
     const float of_both = t.with.q_scale.as<float>()[piece] * t.with.k_scale.as<float>()[b * p.kv_heads + kv],
                 of_v = t.with.v_scale.as<float>()[b * p.kv_heads + kv],
-                scale = std::clamp(of_both * (p.scale_or_default() * 1.44269504f), 0x1p-126f, 0x1p100f);
+                scale = std::clamp(of_both * (p.scale_or_default() * std::numbers::log2e_v<float>), 0x1p-126f, 0x1p100f);
     std::vector<float> s(static_cast<std::size_t>(keys));
     for (std::int64_t i = 0; i < p.len_q; ++i) {
       const std::vector<float> q = widened(t.q.as<e4m3>() + b * t.q.stride[0] + i * t.q.stride[1] + head * t.q.stride[2], p.head_dim, 1, 0);
@@ -118,7 +119,8 @@ void flash_fp8_forward(const Problem& p, const Forward& t, Context& ctx) {
       const float inverse = empty ? 0 : 1 / row.sum * of_v;
       bf16* const o = t.o.as<bf16>() + b * t.o.stride[0] + i * t.o.stride[1] + head * t.o.stride[2];
       for (std::int64_t d = 0; d < dim_v; ++d) o[d] = narrow<bf16>(row.o[std::size_t(d)] * inverse);
-      t.lse.as<float>()[piece * p.len_q + i] = empty ? row.maximum : (row.maximum * scale + std::log2(row.sum) - fp8_lift) * 0.693147181f;
+      t.lse.as<float>()[piece * p.len_q + i] =
+          empty ? row.maximum : (row.maximum * scale + std::log2(row.sum) - fp8_lift) * std::numbers::ln2_v<float>;
     }
   });
 }

@@ -1,4 +1,4 @@
-#include "ops/attention/mend.h"
+#include "ops/attention/mend/mend.h"
 
 #include <algorithm>
 #include <cmath>

@@ -11,10 +11,10 @@
 
 #include "base/convert.h"
 #include "ops/attention/cpu/plain_softmax.h"
-#include "ops/attention/documents.h"
+#include "ops/attention/documents/documents.h"
 #include "ops/attention/dropout.h"
 #include "ops/attention/impl.h"
-#include "ops/attention/mend.h"
+#include "ops/attention/mend/mend.h"
 #include "ops/attention/sink.h"
 #include "ops/matmul/matmul.h"
 

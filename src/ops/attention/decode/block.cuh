@@ -1,5 +1,7 @@
 // What every block of flash_decode does whatever its rows: who it is, its way along the line, and what it saw on its way out.
 #pragma once
+#include <numbers>
+
 #include "gpu/launch_early.cuh"
 #include "ops/attention/decode/line.cuh"
 #include "ops/attention/decode/sums.cuh"
@@ -59,7 +61,7 @@ struct Block {
     Rows::Result result{};
     const bool empty = maximum == -INFINITY && sum == 0;
     result.inverse[0] = empty ? 0 : __fdividef(1, sum);  // a NaN stays one
-    result.lse[0] = empty ? -INFINITY : (maximum * a.scale_log2 + __log2f(sum)) * 0.693147181f;
+    result.lse[0] = empty ? -INFINITY : (maximum * a.scale_log2 + __log2f(sum)) * std::numbers::ln2_v<float>;
     return result;
   }
   __device__ __forceinline__ float finish_row(const Place& at, const Row& row, float maximum, float sum, bool writes) const {
@@ -103,7 +105,7 @@ struct Block {
     }
   }
   __device__ __forceinline__ int halves() const { return a.kept_rows <= rows_at_once ? 1 : 2; }
-  __device__ __forceinline__ void everybody() const {  // of the cluster
+  __device__ __forceinline__ void meet_cluster() const {
     if (a.cluster > 1)
       cluster_barrier();
     else
@@ -136,7 +138,7 @@ struct Block {
         sums[place] = {sum.x, sum.y};  // which only this thread has read
         if (column == 0) block_stats[place_of_stat(row)] = {sum.maximum, sum.total};
       });
-      everybody();
+      meet_cluster();
       if (a.cluster == 1) continue;
       each_two(at, half, rank * warps + warp, a.cluster * warps, [&](int row, int column, int place) {
         constexpr int at_once = 8;
@@ -195,7 +197,7 @@ struct Block {
         }
         give(at, row, column, sum, whole);
       });
-    everybody();
+    meet_cluster();
     if (rank) return;
     for (int i = threadIdx.x; i < parts * a.kept_rows; i += warps * 32)
       words_of(part_of(first, i / a.kept_rows), i % a.kept_rows)[dim / 2].number = 0;
@@ -208,7 +210,7 @@ struct Block {
     Place here;
   };
   __device__ __forceinline__ Course course() const {  // no read may come earlier than that
-    let_later_kernels_come();
+    allow_dependent_launch();
     if (a.documents.count) wait_for_earlier_kernels();  // else the card can do the sums below before
     Line line(a, units);
     const Runs runs(a, line.all);

@@ -37,7 +37,7 @@ void start_boxes(const BoxArgs& b, cudaStream_t stream) {
   const auto kernel = attention_fwd_decode_boxes<T, S>;
   const Grid grid{dim3(unsigned(b.args.clusters * b.args.cluster)), S::warps * 32, S::shared_bytes, b.args.cluster};
   if (b.args.cluster > 8) cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1));
-  launch_early(stream, kernel, grid, b);
+  launch_dependent(stream, kernel, grid, b);
 }
 
 template <class T, class S>
@@ -46,7 +46,7 @@ void start(const Args& a, cudaStream_t stream) {
   const Grid grid{dim3(unsigned(a.clusters * a.cluster)), S::warps * 32, S::shared_bytes, a.cluster};
   if (a.cluster > 8) cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1));
   if (a.early)
-    launch_early(stream, kernel, grid, a);
+    launch_dependent(stream, kernel, grid, a);
   else
     launch(stream, kernel, grid, a);
 }

@@ -7,7 +7,7 @@
 #include <cuda_runtime_api.h>
 
 #include "gpu/map.h"
-#include "ops/attention/documents.h"
+#include "ops/attention/documents/documents.h"
 #include "ops/attention/sm80/blocks.h"
 
 namespace headroom::attention::decode {

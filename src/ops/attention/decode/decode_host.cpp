@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <numbers>
 
 #include "base/random.h"
 #include "gpu/architecture.h"
@@ -36,12 +37,14 @@ std::int64_t keys_of(const Problem& p) {  // that any row of a sequence sees, at
   return std::max<std::int64_t>(band.last(p.len_q - 1) - band.first(0), 0);
 }
 double bytes_read(const Problem& p) { return 2.0 * double(p.batch * p.kv_heads * keys_of(p) * (p.head_dim + p.value_dim())); }
-constexpr double second_level_bytes = 50e6;  // an H200's L2
+// Costs and choices here were measured on an H200; another card is taken for one of its own number of multiprocessors.
+const Architecture& measured() { return architecture_of(90); }
+bool in_l2(double bytes) { return bytes <= measured().l2_bytes; }
 
 // Whether a block of 8 rows is the faster way. At head dim 128 it was 1 to 4 % behind one of 16 where memory is the limit and blocks have whole units.
 bool few_rows(const Problem& p) {
   if (p.group() * p.len_q > 8) return false;
-  return dim_of(p) != 128 || bytes_read(p) <= second_level_bytes || p.batch * p.kv_heads < 32;
+  return dim_of(p) != 128 || in_l2(bytes_read(p)) || p.batch * p.kv_heads < 32;
 }
 
 // f(Shape) of the smallest block that serves the problem.
@@ -65,17 +68,12 @@ BlockSizes sizes_of(const Problem& p) {
 }
 
 // How the line is dealt: `clusters` of `cluster` blocks each.
-struct Deal {
+struct Clusters {
   int cluster;
   std::int64_t clusters, steps;  // steps: of one unit, where all sequences are alike
 };
 
-// Clusters that run at once, of blocks of which two share a multiprocessor and of those that have one alone: cudaOccupancyMaxActiveClusters for 113 and 225
-// KB on an H200 of 132 multiprocessors (2026-11-22).
-struct Occupancy {
-  int cluster, by_two, alone;
-};
-constexpr Occupancy hopper[] = {{1, 264, 132}, {2, 132, 66}, {3, 79, 39}, {4, 62, 30}, {6, 39, 17}, {8, 30, 15}, {16, 14, 7}};
+constexpr int clusters_tried[] = {1, 2, 3, 4, 6, 8, 16};  // blocks of a cluster
 
 bool whole_units(std::int64_t units, std::int64_t clusters) { return units % clusters == 0; }
 
@@ -91,14 +89,14 @@ struct Costs {
 constexpr Costs of_few_rows{.spread = 0.2, .step = 0.2, .step_beside = true, .parts_meet = 4.5, .part = 0.2, .cut = 5, .rank_ends = 0.02},
     of_rows{.spread = 0.45, .step = 0.45, .step_beside = false, .parts_meet = 1.5, .part = 0.4, .cut = 5};
 // Where two clusters of 16 share a part of the card that has room for one alone, and the keys and values are more than L2 holds, these two are last.
-constexpr int sixteens_alone = hopper[std::size(hopper) - 1].alone;
 constexpr double sixteen_together = 1.35;
 
 // The deal that takes least. Every cluster walks as many whole units, or as many parts of units, or units are cut anywhere and all clusters that run at once
 // walk as far.
-Deal deal_of(const Problem& p, const Device& device, std::int64_t units) {
-  constexpr int kept_by_cuda = 1024;     // of shared memory, a block
-  constexpr double rate = 4.65e6 / 132;  // bytes a µs and multiprocessor
+Clusters deal_of(const Problem& p, const Device& device, std::int64_t units) {
+  constexpr int kept_by_cuda = 1024;  // of shared memory, a block
+  const Architecture& card = measured();
+  const double rate = card.cache_read_bytes_per_us / card.clusters_of_units;  // bytes a µs and multiprocessor
   const BlockSizes sizes = sizes_of(p);
   const int rows = sizes.rows, step_keys = sizes.step_keys, shared_bytes = sizes.shared_bytes;
   const Costs& costs = rows == 8 ? of_few_rows : of_rows;
@@ -107,7 +105,11 @@ Deal deal_of(const Problem& p, const Device& device, std::int64_t units) {
   const int multiprocessors = std::max(device.units, 1);  // what nothing here serves is counted as on a machine without any
   const std::int64_t keys = keys_of(p), most = std::int64_t(multiprocessors) * at_once;
   const double step_bytes = 2.0 * step_keys * double(p.head_dim + p.value_dim());
-  Deal best{};
+  const auto at_once_of = [&](int cluster, bool two_share) {  // clusters of so many blocks
+    return multiprocessors * (two_share ? card.shared_clusters_at_once : card.clusters_at_once)[std::size_t(cluster - 1)] /
+           card.clusters_of_units;
+  };
+  Clusters best{};
   double least = 0;
   const auto try_deal = [&](int cluster, std::int64_t clusters, std::int64_t steps) {
     if (clusters == 0) return;
@@ -115,8 +117,7 @@ Deal deal_of(const Problem& p, const Device& device, std::int64_t units) {
     const double busy = std::min(double(clusters * cluster) / (0.96 * double(most)), 1.0);
     const double bytes = double(walked * clusters * cluster) * step_bytes, steps_take = costs.step * double(walked);
     double time = bytes / (rate * double(multiprocessors) * std::pow(busy, costs.spread));
-    if (rows == 8 && cluster == 16 && clusters > multiprocessors * sixteens_alone / 132 && bytes > second_level_bytes)
-      time *= sixteen_together;
+    if (rows == 8 && cluster == 16 && clusters > at_once_of(16, false) && !in_l2(bytes)) time *= sixteen_together;
     time = costs.step_beside ? time + steps_take : std::max(time, steps_take);
     const double more_units = std::max(double(walked) / double(steps) - 1, 0.0);
     time += cluster == 1 ? costs.block_ends + more_units * costs.block_goes_on
@@ -127,14 +128,14 @@ Deal deal_of(const Problem& p, const Device& device, std::int64_t units) {
     }
     if (best.cluster == 0 || time < least) best = {cluster, clusters, steps}, least = time;
   };
-  for (const Occupancy& of : hopper) {
-    const std::int64_t steps = std::max<std::int64_t>(ceil_div(keys, step_keys * of.cluster), 1),
-                       fit = of.cluster == 1 ? most : multiprocessors * (at_once == 2 ? of.by_two : of.alone) / 132;
-    if (of.cluster > 1 && (device.sm != 90 || fit == 0 || ceil_div(keys, step_keys) < of.cluster)) break;
-    try_deal(of.cluster, ceil_div(units, ceil_div(units, fit)), steps);
-    if (of.cluster > 2) continue;  // larger ones were not faster where units are cut
-    try_deal(of.cluster, std::min(fit / units, steps) * units, steps);
-    try_deal(of.cluster, std::min(fit, units * steps), steps);
+  for (const int cluster : clusters_tried) {
+    const std::int64_t steps = std::max<std::int64_t>(ceil_div(keys, step_keys * cluster), 1),
+                       fit = cluster == 1 ? most : at_once_of(cluster, at_once == 2);
+    if (cluster > 1 && (device.sm != 90 || fit == 0 || ceil_div(keys, step_keys) < cluster)) break;
+    try_deal(cluster, ceil_div(units, ceil_div(units, fit)), steps);
+    if (cluster > 2) continue;  // larger ones were not faster where units are cut
+    try_deal(cluster, std::min(fit / units, steps) * units, steps);
+    try_deal(cluster, std::min(fit, units * steps), steps);
   }
   check(units * best.steps < (1ll << 31), Code::unsupported, "flash_decode: {} steps of {} keys are too many for one launch",
         units * best.steps, step_keys * best.cluster);
@@ -199,7 +200,7 @@ void decode_forward(const Problem& p, const Forward& t, Context& ctx) {
   if (p.len_k == 0) return no_keys(p, t, ctx);
   const int dim = dim_of(p), block_rows = sizes_of(p).rows, step_keys = sizes_of(p).step_keys;
   const std::int64_t rows = p.group() * p.len_q, row_blocks = ceil_div(rows, block_rows), units = p.batch * p.kv_heads * row_blocks;
-  const Deal deal = deal_of(p, ctx.device, units);
+  const Clusters deal = deal_of(p, ctx.device, units);
   const std::int64_t kept_rows = std::min<std::int64_t>(rows, block_rows);
   Tensor words;
   if (p.documents != 0 || !whole_units(units, deal.clusters))
@@ -224,9 +225,9 @@ void decode_forward(const Problem& p, const Forward& t, Context& ctx) {
          .row_blocks = int(row_blocks),
          .head_dim = int(p.head_dim),
          .dim_v = int(p.value_dim()),
-         .scale_log2 = (p.softcap == 0 ? p.scale_or_default() : p.softcap) * 1.44269504f,
+         .scale_log2 = (p.softcap == 0 ? p.scale_or_default() : p.softcap) * std::numbers::log2e_v<float>,
          .to_cap = p.softcap == 0 ? 0 : p.scale_or_default() / p.softcap,
-         .slack = 8 / ((p.softcap == 0 ? p.scale_or_default() : p.softcap) * 1.44269504f),
+         .slack = 8 / ((p.softcap == 0 ? p.scale_or_default() : p.softcap) * std::numbers::log2e_v<float>),
          .cluster = deal.cluster,
          .clusters = int(deal.clusters),
          .span = step_keys * deal.cluster,
@@ -241,7 +242,7 @@ void decode_forward(const Problem& p, const Forward& t, Context& ctx) {
          .kept_rows = int(kept_rows),
          .number = next_number()};
   if (p.documents) a.documents = documents_args(p, t.with, {});
-  const bool in_boxes = ctx.device.sm == 90 && bytes_read(p) <= second_level_bytes && boxes_reach(t.k) && boxes_reach(t.v) &&
+  const bool in_boxes = ctx.device.sm == 90 && in_l2(bytes_read(p)) && boxes_reach(t.k) && boxes_reach(t.v) &&
                         (p.page == 0 || (p.page % box_keys == 0 && p.mask.kind != MaskKind::window));  // a window begins anywhere in a page
   with_shape(p, [&]<class S>(S) {
     if constexpr (S::rows == 8 && S::dim == 128)

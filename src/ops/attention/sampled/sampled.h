@@ -14,7 +14,7 @@
 
 #include "base/threads.h"
 #include "ops/attention/attention.h"
-#include "ops/attention/documents.h"
+#include "ops/attention/documents/documents.h"
 
 namespace headroom::attention {
 

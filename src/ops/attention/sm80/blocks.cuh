@@ -2,7 +2,7 @@
 #pragma once
 #include "gpu/mma.cuh"
 #include "gpu/mma_sm80.cuh"
-#include "ops/attention/mend.cuh"
+#include "ops/attention/mend/mend.cuh"
 #include "ops/attention/sm80/blocks.h"
 #include "ops/attention/softmax.cuh"
 

@@ -2,6 +2,8 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include <numbers>
+
 #include "gpu/launch.cuh"
 #include "ops/attention/sm80/blocks.cuh"
 
@@ -29,7 +31,7 @@ __global__ void __launch_bounds__(256) attention_bwd_statistics(const __grid_con
   if (lane != 0) return;
   const float lse = row < a.len_q ? a.lse[pair * a.len_q + row] : -INFINITY;
   const bool blind = lse == -INFINITY;
-  a.lse_log2[at] = blind ? INFINITY : lse * 1.44269504f;
+  a.lse_log2[at] = blind ? INFINITY : lse * std::numbers::log2e_v<float>;
   a.delta[at] = blind ? 0 : sum - (a.dlse ? a.dlse[pair * a.len_q + row] : 0);
 }
 

@@ -1,12 +1,14 @@
 // simt.cuh — exact attention in fp32 arithmetic on the ordinary cores: no tensor cores, no tf32.
 #pragma once
+#include <numbers>
+
 #include "gpu/launch.cuh"
 #include "ops/attention/sink.h"
 #include "ops/attention/sm80/simt_products.cuh"
 
 namespace headroom::attention::blocks::simt {
 
-constexpr float log2e = 1.44269504f, ln2 = 0.693147181f;
+constexpr float log2e = std::numbers::log2e_v<float>, ln2 = std::numbers::ln2_v<float>;
 
 // attention_fwd_simt — O = softmax(scale·Q Kᵀ) V and LSE of `rows` queries of one head.
 //   reads   Q once, K and V once per block (from L2)     writes  O, LSE

@@ -1,12 +1,14 @@
 // sm80.cuh — attention by the warp's matrix instruction: bf16, fp16, and fp32 storage multiplied as tf32 (T = float).
 #pragma once
+#include <numbers>
+
 #include "gpu/launch.cuh"
 #include "ops/attention/sm80/sm80_products.cuh"
 #include "ops/attention/softmax.cuh"
 
 namespace headroom::attention::blocks::sm80 {
 
-constexpr float log2e = 1.44269504f;
+constexpr float log2e = std::numbers::log2e_v<float>;
 
 // attention_fwd_sm80 — O = softmax(scale·Q Kᵀ) V and LSE of `rows` queries of one head.
 //   reads   Q once, K and V once per block (from L2)     writes  O, LSE

@@ -2,14 +2,16 @@
 #pragma once
 #include <cuda_runtime.h>
 
+#include <numbers>
+
 #include "gpu/map.h"
-#include "ops/attention/document_tiles.h"
+#include "ops/attention/documents/document_tiles.h"
 #include "ops/attention/sm90/capping.h"
 #include "ops/attention/sm90/listed.h"
 
 namespace headroom::attention::sm90::backward {
 
-constexpr float log2e = 1.44269504f;
+constexpr float log2e = std::numbers::log2e_v<float>;
 constexpr Reach numbers = Reach::run;  // right for every band but a listed one
 
 struct Strides {  // in elements; dimension head_dim is contiguous

@@ -12,7 +12,7 @@
 #include "gpu/beside.h"
 #include "gpu/check.h"
 #include "gpu/urgent_stream.h"
-#include "ops/attention/mend.h"
+#include "ops/attention/mend/mend.h"
 #include "ops/attention/on_stream.h"
 #include "ops/attention/sm90/bwd.h"
 #include "ops/attention/sm90/tensors.h"

@@ -2,7 +2,7 @@
 // arithmetic between two products.
 #pragma once
 #include "gpu/mma.cuh"
-#include "ops/attention/mend.cuh"
+#include "ops/attention/mend/mend.cuh"
 #include "ops/attention/sm90/bwd.h"
 #include "ops/attention/sm90/capping.cuh"
 

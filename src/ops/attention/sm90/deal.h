@@ -10,7 +10,7 @@
 
 namespace headroom::attention::sm90 {
 
-enum class Deal : std::uint8_t {
+enum class TileOrder : std::uint8_t {
   pairs,  // in turn; where tiles differ in length, a long and a short one of a head together
   tail,   // the same, but the tiles of the last heads as blocks ask for them, longest first: they even out what turns leave uneven
   asked   // all as blocks ask, by a counter in the workspace
@@ -30,16 +30,16 @@ inline std::int64_t pairs_of_tail(std::int64_t pairs, std::int64_t row_tiles, st
 }
 
 // bytes_of_pair: of K and V that a (batch, head) pair reads, its share where heads share them
-inline void deal_whole_tiles(ForwardArgs& a, Deal deal, double bytes_of_pair, Context& ctx, int tiles_of_tail = 6) {
+inline void deal_whole_tiles(ForwardArgs& a, TileOrder deal, double bytes_of_pair, Context& ctx, int tiles_of_tail = 6) {
   const std::int64_t pairs = std::int64_t(a.batch) * a.heads;
   std::int64_t asked = 0;
-  if (deal == Deal::asked) asked = pairs;
-  if (deal == Deal::tail) asked = pairs_of_tail(pairs, a.row_tiles, tiles_of_tail, ctx.device.units);
+  if (deal == TileOrder::asked) asked = pairs;
+  if (deal == TileOrder::tail) asked = pairs_of_tail(pairs, a.row_tiles, tiles_of_tail, ctx.device.units);
   a.pairs_in_turn = int(pairs - asked);
   a.units = int(dealt_units(a.band.reach, a.row_tiles, pairs - asked));
   if (asked == 0) return;
   a.tiles_asked = int(asked * a.row_tiles);
-  a.heads_at_once = deal == Deal::asked ? pairs_at_once(pairs, bytes_of_pair) : int(asked);
+  a.heads_at_once = deal == TileOrder::asked ? pairs_at_once(pairs, bytes_of_pair) : int(asked);
   const Tensor counter = ctx.arena.make("attention.next_tile", DType::i32, {1});
   a.next_tile = counter.as<int>();
   if (!ctx.dry()) set_bytes(counter.data, 0, counter.bytes(), ctx.stream);

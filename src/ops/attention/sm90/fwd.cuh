@@ -333,7 +333,7 @@ void start_forward(const ForwardArgs& a, int multiprocessors, cudaStream_t strea
                   .shared_bytes = sizeof(Shared<C>),
                   .cluster = clusters ? a.blocks_of_tile : 1};
   if constexpr (reach == Reach::listed)
-    launch_early(stream, attention_fwd_sm90<C, reach, capped>, grid, a);
+    launch_dependent(stream, attention_fwd_sm90<C, reach, capped>, grid, a);
   else
     launch(stream, attention_fwd_sm90<C, reach, capped>, grid, a);
 }

@@ -3,7 +3,7 @@
 #include <cuda_runtime.h>
 
 #include "gpu/map.h"
-#include "ops/attention/document_tiles.h"
+#include "ops/attention/documents/document_tiles.h"
 #include "ops/attention/sm90/capping.h"
 #include "ops/attention/sm90/listed.h"
 

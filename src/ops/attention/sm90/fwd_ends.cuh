@@ -1,7 +1,7 @@
 // fwd_ends.cuh — the end of a tile: parts of one row tile are added up, O and LSE leave the registers.
 #pragma once
 #include "gpu/mma.cuh"
-#include "ops/attention/mend.cuh"
+#include "ops/attention/mend/mend.cuh"
 #include "ops/attention/sm90/capping.cuh"
 #include "ops/attention/sm90/fwd_tiles.cuh"
 

@@ -1,6 +1,6 @@
 // The 8-bit forward on Hopper, between its host side (fwd_fp8_host.cpp) and its instances.
 #pragma once
-#include "ops/attention/fp8_layout.h"
+#include "ops/attention/fp8/fp8_layout.h"
 #include "ops/attention/sm90/fwd.h"
 
 namespace headroom::attention::sm90 {

@@ -2,6 +2,7 @@
 #include <cuda_fp8.h>
 
 #include <climits>
+#include <numbers>
 
 #include "base/error.h"
 #include "gpu/beside.h"
@@ -55,9 +56,9 @@ Map values_map_of(const Tensor& t, int dim, int keys) {
 
 // 192 rows of a tile leave few pairs of a long head: the last ones run alone. TFLOP/s, pairs → asked, one H200 (2026-11-22): causal 128 at 2k 805 → 801, 4k
 // 820 → 908, 8k 899 → 997, 16k 902 → 998.
-Deal deal_of(const ForwardArgs& a) {
+TileOrder deal_of(const ForwardArgs& a) {
   const int widest = std::max(a.head_dim, a.dim_v);
-  return a.band.reach == Reach::before && widest > 64 && widest <= 128 && a.band.len_k > 2048 ? Deal::asked : Deal::pairs;
+  return a.band.reach == Reach::before && widest > 64 && widest <= 128 && a.band.len_k > 2048 ? TileOrder::asked : TileOrder::pairs;
 }
 
 template <class Tiles>
@@ -75,7 +76,7 @@ void fp8_forward_by(const Problem& p, const Forward& t, Context& ctx) {
   a.rows = int(p.len_q);
   a.row_tiles = int(row_tiles);
   a.blocks_of_tile = 1;
-  a.scale_log2 = p.scale_or_default() * 1.44269504f;
+  a.scale_log2 = p.scale_or_default() * std::numbers::log2e_v<float>;
   deal_whole_tiles(a, deal_of(a), double(p.len_k) * double(p.head_dim + p.value_dim()) / double(p.group()), ctx);
   if (ctx.dry()) return;
   a.q = rows_map_of(t.q, 64);

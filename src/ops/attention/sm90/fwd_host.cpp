@@ -5,14 +5,15 @@
 #include <algorithm>
 #include <climits>
 #include <cmath>
+#include <numbers>
 
 #include "base/error.h"
 #include "gpu/architecture.h"
 #include "gpu/beside.h"
 #include "gpu/check.h"
-#include "ops/attention/documents.h"
+#include "ops/attention/documents/documents.h"
 #include "ops/attention/impl.h"
-#include "ops/attention/mend.h"
+#include "ops/attention/mend/mend.h"
 #include "ops/attention/on_stream.h"
 #include "ops/attention/sm90/deal.h"
 #include "ops/attention/sm90/fwd.h"
@@ -59,23 +60,25 @@ Partition partition_of(std::int64_t tiles, std::int64_t tiles_of_cluster, std::i
   return best;
 }
 
-enum class Asks { plain, documents, cap };  // which instances of a shape: only some have those for more
+enum class Instances { plain, documents, cap };  // which instances of a shape: only some have those for more
 
-template <class Tiles, Asks asks>
+template <class Tiles, Instances asks>
 void start(const ForwardArgs& a, const Context& ctx) {
   const auto stream = cuda_stream(ctx.stream);
-  if constexpr (asks == Asks::documents) return beside::call<start_forward<Tiles, Reach::listed>>(a, ctx.device.units, stream);
-  if constexpr (asks == Asks::cap)
+  if constexpr (asks == Instances::documents) return beside::call<start_forward<Tiles, Reach::listed>>(a, ctx.device.units, stream);
+  if constexpr (asks == Instances::cap)
     return a.band.reach == Reach::listed ? beside::call<start_forward<Tiles, Reach::listed, true>>(a, ctx.device.units, stream)
                                          : beside::call<start_forward<Tiles, Reach::run, true>>(a, ctx.device.units, stream);
-  if constexpr (asks == Asks::plain) switch (a.band.reach) {
+  if constexpr (asks == Instances::plain) switch (a.band.reach) {
       case Reach::all: return beside::call<start_forward<Tiles, Reach::all>>(a, ctx.device.units, stream);
       case Reach::before: return beside::call<start_forward<Tiles, Reach::before>>(a, ctx.device.units, stream);
       default: return beside::call<start_forward<Tiles, Reach::run>>(a, ctx.device.units, stream);
     }
 }
 
-Deal deal_of(const ForwardArgs& a) { return a.band.reach == Reach::before && a.band.len_k > 1024 ? Deal::tail : Deal::pairs; }
+TileOrder deal_of(const ForwardArgs& a) {
+  return a.band.reach == Reach::before && a.band.len_k > 1024 ? TileOrder::tail : TileOrder::pairs;
+}
 
 // Rows are (position, query head within the pack), positions outermost.
 Map packed_map_of(const Tensor& t, int packed_log2) {  // [batch, len, heads, dim] → (dim, packed, len, heads, batch)
@@ -88,13 +91,13 @@ Map packed_map_of(const Tensor& t, int packed_log2) {  // [batch, len, heads, di
                    .box = {panel_columns, std::uint32_t(packed), std::uint32_t(64 / packed), 1, 1}});
 }
 
-template <class Tiles, Asks asks = Asks::plain>
+template <class Tiles, Instances asks = Instances::plain>
 void forward_by(const Problem& p, const Forward& t, const Partition& partition, Context& ctx) {
   constexpr int rows = Tiles::consumers * 64;
   ForwardArgs a{};
   const Lists lists = make_lists(p, ctx);
   a.band = in_32_bits(band_of(p, lists, 0));
-  if ((asks == Asks::cap || p.sink) && a.band.reach != Reach::listed) a.band.reach = Reach::run;  // the numbers say it all
+  if ((asks == Instances::cap || p.sink) && a.band.reach != Reach::listed) a.band.reach = Reach::run;  // the numbers say it all
   a.packed_log2 = Tiles::way == Way::cluster ? packed_log2_of(p) : 0;
   const std::int64_t heads = p.heads >> a.packed_log2, all_rows = p.len_q << a.packed_log2;
   const std::int64_t row_tiles = ceil_div(all_rows, rows), tiles = row_tiles * p.batch * heads;
@@ -106,7 +109,7 @@ void forward_by(const Problem& p, const Forward& t, const Partition& partition, 
   a.dim_v = int(p.value_dim());
   a.rows = int(all_rows);
   a.row_tiles = int(row_tiles);
-  a.scale_log2 = (p.softcap == 0 ? p.scale_or_default() : p.softcap) * 1.44269504f;
+  a.scale_log2 = (p.softcap == 0 ? p.scale_or_default() : p.softcap) * std::numbers::log2e_v<float>;
   a.capping = capping_of(p.scale_or_default(), p.softcap);
   a.blocks_of_tile = partition.blocks_of_tile;
   if constexpr (Tiles::way == Way::parts) {
@@ -123,7 +126,7 @@ void forward_by(const Problem& p, const Forward& t, const Partition& partition, 
     if (!ctx.dry()) set_bytes(arrivals.data, 0, arrivals.bytes(), ctx.stream);
   } else if (Tiles::way == Way::cluster) {
     a.units = int(tiles * partition.blocks_of_tile);
-  } else if (asks != Asks::plain && a.band.reach == Reach::listed) {
+  } else if (asks != Instances::plain && a.band.reach == Reach::listed) {
     a.next_tile = ctx.arena.make("attention.next_tile", DType::i32, {1}).as<int>();
     // Dense time over ours with tails of 2 and 4 (H200, 2026-11-23): 32 documents of 512 0.88, 0.84, 0.91 and 0.88, 0.83, 0.83 at head dims 64, 128, 256; 16
     // uneven ones of 874 in the mean 0.85, 0.86, 0.99 and 0.88, 0.90, 1.08.
@@ -185,15 +188,16 @@ template <class T>
 void forward_of_more(const Problem& p, const Forward& t, Context& ctx) {
   const std::int64_t dim = std::max(p.head_dim, p.value_dim());
   if (p.softcap != 0) {
-    if (dim > 128) return forward_by<Forward256<T>, Asks::cap>(p, t, {}, ctx);
-    return dim > 64 ? forward_by<Forward128<T>, Asks::cap>(p, t, {}, ctx) : forward_by<Forward64Capped<T>, Asks::cap>(p, t, {}, ctx);
+    if (dim > 128) return forward_by<Forward256<T>, Instances::cap>(p, t, {}, ctx);
+    return dim > 64 ? forward_by<Forward128<T>, Instances::cap>(p, t, {}, ctx)
+                    : forward_by<Forward64Capped<T>, Instances::cap>(p, t, {}, ctx);
   }
-  if (dim > 128) return forward_by<Forward256<T>, Asks::documents>(p, t, {}, ctx);
-  if (dim > 96) return forward_by<Forward128<T>, Asks::documents>(p, t, {}, ctx);
-  if (dim > 80) return forward_by<Forward96Short<T>, Asks::documents>(p, t, {}, ctx);
-  if (dim > 64) return forward_by<Forward80Short<T>, Asks::documents>(p, t, {}, ctx);
-  if (p.len_q <= 1024 * p.documents) return forward_by<Forward64Short<T>, Asks::documents>(p, t, {}, ctx);
-  return forward_by<Forward64<T>, Asks::documents>(p, t, {}, ctx);
+  if (dim > 128) return forward_by<Forward256<T>, Instances::documents>(p, t, {}, ctx);
+  if (dim > 96) return forward_by<Forward128<T>, Instances::documents>(p, t, {}, ctx);
+  if (dim > 80) return forward_by<Forward96Short<T>, Instances::documents>(p, t, {}, ctx);
+  if (dim > 64) return forward_by<Forward80Short<T>, Instances::documents>(p, t, {}, ctx);
+  if (p.len_q <= 1024 * p.documents) return forward_by<Forward64Short<T>, Instances::documents>(p, t, {}, ctx);
+  return forward_by<Forward64<T>, Instances::documents>(p, t, {}, ctx);
 }
 
 template <class T>

@@ -2,7 +2,7 @@
 // hide its scores, but they multiply what it holds by a probability of 0, and 0 · NaN is NaN. So rows of a result that are NaN are computed again, from
 // what they see alone: a row that is NaN then, is so by its own inputs, and stays as it was. This is slow, and hardly ever needed.
 #pragma once
-#include "ops/attention/documents.h"
+#include "ops/attention/documents/documents.h"
 
 namespace headroom::attention {
 

@@ -1,7 +1,7 @@
 // to_fp8 on a card: the largest number of each head, then its codes. A thread takes eight numbers of a row, or sixteen of a column of V.
 #include "base/divide.h"
 #include "gpu/launch.cuh"
-#include "ops/attention/fp8_impl.h"
+#include "ops/attention/fp8/fp8_impl.h"
 #include "ops/quantise/encode.h"
 
 namespace headroom::attention {

@@ -1,6 +1,6 @@
 // The implementations behind fp8.cpp, which has checked the arguments and allocated the scratch.
 #pragma once
-#include "ops/attention/fp8.h"
+#include "ops/attention/fp8/fp8.h"
 
 namespace headroom::attention {
 

@@ -1,10 +1,10 @@
-#include "ops/attention/fp8.h"
+#include "ops/attention/fp8/fp8.h"
 
 #include <algorithm>
 
 #include "base/shape_text.h"
 #include "gpu/beside.h"
-#include "ops/attention/fp8_impl.h"
+#include "ops/attention/fp8/fp8_impl.h"
 #include "ops/quantise/encode.h"
 
 namespace headroom::attention {

@@ -11,11 +11,11 @@
 #include "gpu/blas.h"
 #include "gpu/buffer.h"
 #include "gpu/check.h"
-#include "ops/attention/documents.h"
+#include "ops/attention/documents/documents.h"
 #include "ops/attention/impl.h"
-#include "ops/attention/mend.h"
+#include "ops/attention/mend/mend.h"
 #include "ops/attention/on_stream.h"
-#include "ops/attention/plain_cuda.h"
+#include "ops/attention/plain_cuda/plain_cuda.h"
 
 namespace headroom::attention {
 

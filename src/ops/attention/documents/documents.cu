@@ -1,6 +1,6 @@
 // What packed documents and sinks need on a GPU beside the kernels of attention: lists of what each row sees, and dsink.
 #include "gpu/launch_early.cuh"
-#include "ops/attention/documents.h"
+#include "ops/attention/documents/documents.h"
 #include "ops/attention/on_stream.h"
 #include "ops/attention/sink.h"
 
@@ -81,7 +81,7 @@ __device__ void list_tiles(const DocumentsArgs& a, const DocumentTiles& to, int 
 //   reads  cu_q, cu_k (a binary search)     writes  8 bytes a position, 32 a tile     limit  latency
 __global__ void __launch_bounds__(list_threads) attention_list_documents(const __grid_constant__ ListArgs args) {
   const DocumentsArgs& a = args.documents;
-  let_later_kernels_come();
+  allow_dependent_launch();
   if (const int block = int(blockIdx.x) - args.position_blocks; block >= 0)
     return list_tiles(a, args.tiles[block / a.batch], block % a.batch);
   if (blockIdx.x == 0 && threadIdx.x == 0) {

@@ -1,4 +1,4 @@
-#include "ops/attention/mend.h"
+#include "ops/attention/mend/mend.h"
 
 #include <algorithm>
 
@@ -246,7 +246,7 @@ MendArgs args_of(const Problem& p, const Tensors& t, const Lists& lists) {
 // Blocks that stay while rows last: where there is nothing to do they are gone at once.
 void start(void (*kernel)(MendArgs), const MendArgs& a, Context& ctx) {
   const Grid grid{dim3(unsigned(std::max(ctx.device.units, 1))), threads};
-  (ctx.device.sm >= 90 ? launch_early<MendArgs> : launch<MendArgs>)(cuda_stream(ctx.stream), kernel, grid, a);
+  (ctx.device.sm >= 90 ? launch_dependent<MendArgs> : launch<MendArgs>)(cuda_stream(ctx.stream), kernel, grid, a);
 }
 
 template <class F>

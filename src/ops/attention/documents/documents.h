@@ -2,7 +2,7 @@
 // see each key, are listed first, in scratch; a Band then looks its answers up (Reach::listed), and kernels walk them like any other mask.
 #pragma once
 #include "ops/attention/attention.h"
-#include "ops/attention/document_tiles.h"
+#include "ops/attention/documents/document_tiles.h"
 
 namespace headroom::attention {
 

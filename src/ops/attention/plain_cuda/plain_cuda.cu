@@ -1,4 +1,4 @@
-#include "ops/attention/plain_cuda.h"
+#include "ops/attention/plain_cuda/plain_cuda.h"
 
 #include "base/convert.h"
 #include "base/divide.h"

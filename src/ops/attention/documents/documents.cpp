@@ -1,4 +1,4 @@
-#include "ops/attention/documents.h"
+#include "ops/attention/documents/documents.h"
 
 #include <algorithm>
 #include <climits>
