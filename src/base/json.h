@@ -22,4 +22,10 @@ J parse_json(std::string_view text, const std::string& who, At code = Code::bad_
 template <class J = nlohmann::json>
 J parse_json_or_discard(std::string_view text);
 
+// The text of a value, on one line or indented; bytes that are not UTF-8, as a file's name may have, are replaced.
+template <class J>
+std::string text_of_json(const J& value, int indent = -1) {
+  return value.dump(indent, ' ', false, J::error_handler_t::replace);
+}
+
 }  // namespace headroom

@@ -83,7 +83,7 @@ Device device_of(Request& r, const std::string& otherwise) {
 int workers_of(const Device& d, int ranks) { return d.kind == DeviceKind::cpu ? std::max(1, available_cores() / ranks) : 1; }
 
 void hand_out(const Json& answer, char** out) {
-  const std::string text = escaped_in_json(answer.dump(-1, ' ', false, Json::error_handler_t::replace));
+  const std::string text = escaped_in_json(text_of_json(answer));
   auto* copy = static_cast<char*>(std::malloc(text.size() + 1));
   if (!copy) throw std::bad_alloc();
   std::memcpy(copy, text.c_str(), text.size() + 1);

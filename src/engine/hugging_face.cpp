@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "engine/families/families.h"
 #include "engine/hugging_face_keys.h"
@@ -74,7 +75,7 @@ Decoder decoder_from(const Json& j) {
     for (const char* outer : {"vocab_size", "tie_word_embeddings"})
       if (!inner.contains(outer) && j.contains(outer)) inner[outer] = j[outer];
     Decoder d = decoder_from(inner);
-    d.source = j.dump(-1, ' ', false, Json::error_handler_t::replace);
+    d.source = text_of_json(j);
     if (j.contains("vision_config")) d.not_counted.push_back("the vision tower and its projection (vision_config)");
     return d;
   }
@@ -89,7 +90,7 @@ Decoder decoder_from(const Json& j) {
       d.not_counted.push_back(fmt::format("keys that transformers' class of {} does not read: {}", type, joined(unread)));
     if (*f.untrained) d.untrained = f.untrained;
     if (d.trained()) d.untrained = untrained_head(d);
-    d.source = j.dump(-1, ' ', false, Json::error_handler_t::replace);
+    d.source = text_of_json(j);
     check(d);
     return d;
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/text.h"
 
 namespace headroom::engine {
@@ -123,7 +124,7 @@ struct Refused {
 constexpr Refused refused[] = {
     {"dual_chunk_attention_config", "attention in chunks keeps other tensors than the attention that is counted"}};
 
-std::string printed(const Json& v) { return v.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 80); }
+std::string printed(const Json& v) { return text_of_json(v).substr(0, 80); }
 
 }  // namespace
 

@@ -183,7 +183,7 @@ std::string to_json(const Decoder& model) {
   else
     j = parse_json(model.source, "model");
   j["name"] = model.name;
-  return j.dump(-1, ' ', false, Json::error_handler_t::replace);  // a file's name may be no UTF-8
+  return text_of_json(j);  // a file's name may be no UTF-8
 }
 
 std::int64_t positions_said(const Decoder& d) {

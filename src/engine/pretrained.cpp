@@ -338,8 +338,7 @@ void save_pretrained(Training& t, const std::string& folder) {
   }
   write_safetensors((fs::path(folder) / "model.safetensors").string(), tensors, {{"format", "pt"}, {"producer", producer}},
                     HostView(t.context()));
-  write_atomically((fs::path(folder) / "config.json").string(),
-                   config_to_write(t.recipe().model, t.recipe().len).dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  write_atomically((fs::path(folder) / "config.json").string(), text_of_json(config_to_write(t.recipe().model, t.recipe().len), 2) + "\n");
 }
 
 }  // namespace headroom::engine

@@ -53,12 +53,10 @@ class Checksum {  // FNV-1a over 64-bit words: to notice damage, not malice
   std::uint64_t sum_ = 0xcbf29ce484222325ull;
 };
 
-std::string text_of(const Json& header) { return header.dump(-1, ' ', false, Json::error_handler_t::replace); }
-
 // Of all that the header says but this checksum itself.
 std::string header_checksum(Json header) {
   header["__metadata__"].erase("header_checksum");
-  const std::string text = text_of(header);
+  const std::string text = text_of_json(header);
   Checksum sum;
   sum.add(text.data(), text.size());
   return sum.text();
@@ -201,7 +199,7 @@ void write_safetensors(const std::string& path, const std::vector<NamedTensor>& 
   header["__metadata__"] = metadata;
   header["__metadata__"]["checksum"] = sum.text();
   header["__metadata__"]["header_checksum"] = header_checksum(header);
-  std::string text = text_of(header);
+  std::string text = text_of_json(header);
   text.resize((text.size() + 7) / 8 * 8, ' ');
   const std::uint64_t length = text.size();
   AtomicFile file(path);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/json.h"
 #include "base/printable.h"
 #include "report/page_data.h"
 #include "report/render.h"
@@ -47,8 +48,7 @@ std::string within_script(const std::string& json) {
 
 std::string data_of(const Record& r) {
   for (PageLimits limits;; limits.rows /= 2, limits.points /= 2) {
-    std::string data =
-        within_script(escaped_in_json(page_data(r, limits).dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)));
+    std::string data = within_script(escaped_in_json(text_of_json(page_data(r, limits))));
     if (data.size() <= most_data_bytes || limits.rows < 100) return data;
   }
 }

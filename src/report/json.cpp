@@ -2,6 +2,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/printable.h"
 #include "report/render.h"
 
@@ -54,7 +55,7 @@ std::string render_json(const Record& r) {
   Json j{{"schema_version", json_schema_version}};
   if (r.title.ends_with('.')) j["answer"] = r.title;  // a title that is a sentence is the answer
   j.update(json_of(r));
-  return escaped_in_json(j.dump(2, ' ', false, Json::error_handler_t::replace)) + "\n";
+  return escaped_in_json(text_of_json(j, 2)) + "\n";
 }
 
 }  // namespace headroom

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/described_words.h"
+#include "base/json.h"
 
 namespace headroom {
 
@@ -97,7 +98,7 @@ T read_described(const RowObject& j, std::string_view who, T x = {}) {
   describe(x, [&](auto& member, const Description& d) {
     const auto at = j.find(d.name);
     check(at == j.end() || read_member(*at, member), Code::io, "{} cannot be read: its {} is {}", who, d.name,
-          at == j.end() ? "" : at->dump(-1, ' ', false, RowObject::error_handler_t::replace));
+          at == j.end() ? "" : text_of_json(*at));
   });
   return x;
 }
@@ -130,7 +131,7 @@ void append_key(std::string& key, const T& x) {
     }
     key += '"';
   } else {
-    key += json_of_member(x).dump(-1, ' ', false, RowObject::error_handler_t::replace);
+    key += text_of_json(json_of_member(x));
   }
 }
 

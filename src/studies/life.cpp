@@ -11,8 +11,6 @@ namespace {
 using std::chrono::milliseconds;
 constexpr milliseconds a_short_while(50), at_a_stop(2000), at_the_end(30'000), between_tries(1000);
 
-std::string text_of(const RowObject& j) { return j.dump(-1, ' ', false, RowObject::error_handler_t::replace); }
-
 std::string file_of(const Host& host) { return host.store.empty() ? default_results_file() : host.store; }
 
 }  // namespace
@@ -24,7 +22,12 @@ void check_store(const Host& host) {
 }
 
 Life::Life(const Host& host, const std::string& command, const RowObject& settings, const std::string& machine, Afresh afresh)
-    : store_(file_of(host)), command_(command), settings_(text_of(settings)), machine_(machine), say_(host.say), patience_(host.patience) {
+    : store_(file_of(host)),
+      command_(command),
+      settings_(text_of_json(settings)),
+      machine_(machine),
+      say_(host.say),
+      patience_(host.patience) {
   try {
     results_.emplace(store_, Results::Access::write, patience_);
     Results::Transaction once(*results_);  // the run and its rows as they are at one moment
@@ -78,7 +81,7 @@ std::string Life::put_late(milliseconds wait) {
 }
 
 void Life::keep(const std::string& key, const RowObject& row, const RowObject& detail) {
-  waiting_.push_back({key, text_of(row), text_of(detail)});
+  waiting_.push_back({key, text_of_json(row), text_of_json(detail)});
   const auto now = std::chrono::steady_clock::now();
   if (warned_ && now - tried_ < between_tries) return;
   tried_ = now;

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/printable.h"
 
 namespace headroom::profile {
@@ -17,9 +18,7 @@ namespace {
 constexpr std::size_t most_text = 1 << 20;  // between two flushes
 
 gzFile of(void* f) { return static_cast<gzFile>(f); }
-std::string json_text(std::string_view s) {
-  return escaped_in_json(nlohmann::json(s).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
-}
+std::string json_text(std::string_view s) { return escaped_in_json(text_of_json(nlohmann::json(s))); }
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// Times and bytes over a length, whoever wrote the rows: what was asked besides the length tells the lines apart.
+// Times and bytes over a length, from rows of any study. Settings other than the length tell the lines apart.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "studies/memory/account.h"
 #include "studies/report/parts.h"
@@ -61,7 +62,7 @@ Question question_of(const std::vector<RowObject>& rows, const Columns& columns,
   for (std::size_t i = 0; i < rows.size(); ++i)
     for (const auto& [field, value] : rows[i].items())
       if (!value.is_structured() && !value.is_number_float() && columns.asked(field) && field != axis.field)
-        seen[field][axis.at[i]].insert(value.dump(-1, ' ', false, RowObject::error_handler_t::replace));
+        seen[field][axis.at[i]].insert(text_of_json(value));
   Question out;
   for (const auto& [field, value] : rows.front().items()) {
     const auto at = seen.find(field);

@@ -209,7 +209,7 @@ std::vector<ReportRun> runs_from_text(const std::string& text, const std::string
   if (!several) return {run_from_text(text, file_name)};
   std::vector<ReportRun> runs;
   for (const RowObject& one : j["runs"]) {
-    const std::string result = one["result"].dump(-1, ' ', false, RowObject::error_handler_t::replace);
+    const std::string result = text_of_json(one["result"]);
     ReportRun& run = runs.emplace_back(run_from_text(result, fmt::format("{} ({})", file_name, runs.size() + 1)));
     if (one.contains("command") && one["command"].is_string()) run.command = one["command"];
     if (run.machine.empty() && j.contains("machine") && j["machine"].is_string()) run.machine = j["machine"];

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "report/described_table.h"
 #include "studies/results/columns.h"
@@ -20,7 +21,7 @@ constexpr double worse_error = 4;     // times as large: another order of the sa
 constexpr double least_error = 1e-7;  // below it an error is rounding of FP32 alone
 
 std::string dumped(const RowObject& j) {  // a number as CSV writes it too: 1.0 is 1
-  return j.is_number_float() ? fmt::format("{}", j.get<double>()) : j.dump(-1, ' ', false, RowObject::error_handler_t::replace);
+  return j.is_number_float() ? fmt::format("{}", j.get<double>()) : text_of_json(j);
 }
 
 // CSV does not tell nothing from an empty word.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/json.h"
 #include "studies/results/columns.h"
 
 namespace headroom::studies {
@@ -12,7 +13,7 @@ Value value_of(const RowObject& j) {
   if (j.is_number_integer()) return j.get<std::int64_t>();
   if (j.is_number()) return j.get<double>();
   if (j.is_string()) return j.get<std::string>();
-  return j.is_null() ? Value() : Value(j.dump(-1, ' ', false, RowObject::error_handler_t::replace));
+  return j.is_null() ? Value() : Value(text_of_json(j));
 }
 
 Table rows_table(std::string name, std::string title, std::span<const RowObject> rows) {
