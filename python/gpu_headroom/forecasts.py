@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Model = Union[str, "os.PathLike[str]", Dict[str, Any], Any]
 Device = Union[str, "os.PathLike[str]", Any]  # or a torch.device
-Word = Union[str, Any]  # of precision also a dtype of torch, NumPy or JAX
+Word = Union[str, Any]  # a word; for precision also a dtype of torch, NumPy or JAX
 Words = Union[Word, Sequence[Word]]
 Numbers = Union[int, Sequence[int]]
 
@@ -28,7 +28,7 @@ class Levers(TypedDict, total=False):
     """What may be chosen of a step beside its model and sizes, by the names and words of the options of `headroom step`."""
 
     precision: Word  # fp32, tf32, bf16, fp16, fp8
-    scales: str  # of fp8: tensor, row, block
+    scales: str  # for fp8: tensor, row, block
     attention: str
     keep: str
     logits: str
@@ -36,7 +36,7 @@ class Levers(TypedDict, total=False):
     gradients: str
     update: str
     moments: str
-    ranks: int  # that take the step together; bytes are of one
+    ranks: int  # GPUs that take the step together; bytes are those of one
     shard: str
     split_tokens: bool
 
@@ -62,19 +62,19 @@ class Component:
     name: str
     phase: str  # parameter, gradient, optimizer, input, saved, forward, backward, workspace
     dtype: str
-    shape: Sequence[int]  # of one of them
-    tensors: int  # that stand at once, at most
-    bytes: int  # of these
-    at_peak_bytes: int  # of those that stand when the peak is reached
+    shape: Sequence[int]  # one tensor's
+    tensors: int  # allocated at once, at most
+    bytes: int  # all of these together
+    at_peak_bytes: int  # allocated when the peak is reached
 
 
 @dataclasses.dataclass(frozen=True)
 class Moment:
-    """A tensor that came or went."""
+    """A tensor that was allocated or freed."""
 
     what: str
     phase: str
-    take: bool  # else it went
+    take: bool  # allocated; else freed
     bytes: int
     live_bytes: int  # after it
 
@@ -99,16 +99,16 @@ class Forecast:
     device: str
     peak_bytes: int
     standing_bytes: int  # between steps: weights, gradients, optimiser, inputs
-    forward_peak_bytes: int  # of a forward pass alone
+    forward_peak_bytes: int  # a forward pass alone
     forward_backward_peak_bytes: int  # without the update
     overhead_bytes: int  # taken on the device beside tensors: the context, libraries
-    stand_in_bytes: int  # that the GPU's own kernels may take more at most, where the CPU's were counted; else 0
+    stand_in_bytes: int  # where no GPU kernel serves: the most that one might take beyond the CPU's tensors, which are counted; else 0
     memory_bytes: int  # asked about
     fits: bool  # all of these are within memory
     flops: float
     model_flops: float  # what MFU is counted by: no recomputation
     traffic_bytes: float
-    host_bytes: int  # of pinned host memory, where blocks keep tensors (keep="host:N"); not in the peak
+    host_bytes: int  # pinned host memory, where blocks keep tensors (keep="host:N"); not in the peak
     ms_at_least: Optional[float]  # a lower bound: every op at its ceiling; None where a ceiling is not known
     ms: Optional[float]  # expected, where steps of such a machine were measured, and between what it lies; else None
     ms_low: Optional[float]

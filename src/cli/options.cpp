@@ -169,7 +169,7 @@ void check_outputs(const CLI::App& app, Common& common) {
   std::string store = common.db;
   try {
     if (store.empty()) store = default_results_file();
-  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): whoever needs it says so
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): a command that needs the file says so
   }
   for (std::size_t i = 0; i < written.size(); ++i) {
     const auto& [option, file] = written[i];

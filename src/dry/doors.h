@@ -39,7 +39,7 @@ void headroom_dry_unknown(const void* element, size_t bytes);
 int headroom_dry_peak(int device, uint64_t* allocated, uint64_t* reserved, int reset);
 uint64_t headroom_dry_work(void);          /* kernels, copies and fills that the card was given so far, but for copies to the host */
 uint64_t headroom_dry_reads(void);         /* reads of the card so far */
-uint64_t headroom_dry_unknown_reads(void); /* of them, those that nobody knew */
+uint64_t headroom_dry_unknown_reads(void); /* reads whose values were not known */
 uint64_t headroom_dry_reads_here(void);    /* reads of the calling thread: a change says that an operation read */
 uint64_t headroom_dry_unknown_reads_here(void);
 uint64_t headroom_dry_clock_ns(void);      /* the host's virtual clock: its own time and what it waited for the card */

@@ -36,7 +36,7 @@ class Data {
   double validated(const Recipe&, std::int64_t batch) const;  // tokens that it predicts
 
   std::size_t size() const { return tokens_.size(); }
-  std::uint64_t fingerprint() const { return fingerprint_; }  // of the file's tokens: a run resumes only with the data it began with
+  std::uint64_t fingerprint() const { return fingerprint_; }  // a hash of the tokens: a run resumes only with the data it began with
   double unigram_entropy() const;                             // nats per token of the training part: what knowing only frequencies gives
   Packed packed() const;                                      // what rows hold, in both parts
   std::string documents_in_words() const;                     // empty where there are none

@@ -20,8 +20,8 @@ struct Expected {
 // What the ops of a recipe take on a device, and how far that can be trusted: a step lies between its time over `faster` and times `slower`.
 struct OpTimes {
   Efficiency efficiency;
-  Ceilings ceilings;  // that the rooflines are made of
-  int units = 0;      // of a card: products are tiles over them
+  Ceilings ceilings;  // the rooflines'
+  int units = 0;      // a card's multiprocessors: products are tiles over them
   double faster = 1, slower = 1;
   std::string by;
   bool by_other_precisions = false;  // no steps in this one were measured

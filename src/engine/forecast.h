@@ -15,7 +15,7 @@ namespace headroom::engine {
 struct ForecastTotals {
   std::size_t peak_bytes = 0;
   std::size_t standing_bytes = 0;                              // between steps: weights, gradients, optimiser, inputs
-  std::array<std::size_t, phase_count> peak_bytes_by_phase{};  // of the tensors that are live at the peak
+  std::array<std::size_t, phase_count> peak_bytes_by_phase{};  // tensors that are live at the peak
   double flops = 0, bytes = 0;                                 // sums over the ops
   double link_bytes = 0;                                       // sent to other ranks
   double link_ms = 0;                                          // time on the link; 0: the link's rate is unknown

@@ -23,7 +23,7 @@ enum class Keep : std::uint8_t {
 };
 constexpr int exact_levels = int(Keep::input) + 1;  // the first ones, which all give the same bits, from most bytes to fewest
 
-constexpr Keep set_of(Keep k) { return k == Keep::gate_up_fp8 ? Keep::no_cheap : k; }  // which tensors, whatever their format
+constexpr Keep set_of(Keep k) { return k == Keep::gate_up_fp8 ? Keep::no_cheap : k; }  // the tensors kept, whatever their format
 
 }  // namespace headroom::engine
 

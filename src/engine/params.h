@@ -36,7 +36,7 @@ enum class Role : std::uint8_t {
   gate_up_bias,
   down,
   down_bias,
-  router,  // of experts (halves/experts.h)
+  router,  // chooses experts (halves/experts.h)
   experts_gate_up,
   experts_down,
   shared_gate_up,
@@ -84,7 +84,9 @@ struct Segment {
   std::vector<int> params;  // indices into the table
   std::int64_t elements = 0;
 
-  std::int64_t part(int ranks) const { return ceil_div(elements / grain, ranks) * grain; }  // of one rank; the last one may have fewer
+  std::int64_t part(int ranks) const {
+    return ceil_div(elements / grain, ranks) * grain;
+  }  // elements of one rank; the last one may have fewer
 };
 std::vector<Segment> segments_of(const std::vector<ParamSpec>&);
 

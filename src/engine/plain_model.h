@@ -1,5 +1,5 @@
-// PlainModel — a decoder whose layers are alike and have nothing but RMSNorm, rotary positions, SwiGLU and grouped key heads: the sizes
-// that presets, our own model files and options such as --width say. The engine reads the decoder that is made of them.
+// PlainModel — the sizes of a decoder whose layers are alike, with RMSNorm, rotary positions, SwiGLU and grouped key heads. Presets, our own
+// model files and options such as --width give these sizes; decoder_of makes the decoder that the engine reads.
 #pragma once
 #include <optional>
 #include <string>

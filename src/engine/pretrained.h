@@ -14,8 +14,8 @@ namespace headroom::engine {
 Decoder pretrained_model(const std::string& folder);
 void load_pretrained(Training&, const std::string& folder);  // into a Training of that model
 
-// Whether a model can be written there, or an Error that says why not: before anything is trained for it. A folder that holds somebody
-// else's model is left alone.
+// Whether a model can be written there, or an Error that says why not: before anything is trained for it. A folder that holds
+// another program's model is left alone.
 void check_pretrained_place(const Decoder&, const std::string& folder);
 void save_pretrained(Training&, const std::string& folder);  // every rank calls; the first writes
 

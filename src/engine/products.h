@@ -27,7 +27,7 @@ struct Read {  // a tensor as products read it
   Scaled as_is = {}, transposed = {};  // in fp8
 };
 
-enum class Multiplied : std::uint8_t { forward, dx, dw };  // which of a weight's three products
+enum class Multiplied : std::uint8_t { forward, dx, dw };  // a weight's three products
 
 // Sees every product after it ran: of a study. a and b are its operands before they were quantised.
 struct ProductSeen {

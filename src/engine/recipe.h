@@ -49,7 +49,9 @@ struct Recipe : Levers {
   // A micro-batch's number among those of all ranks: it seeds the data, and gradients are added in its order.
   int micro_of_all(int micro, int rank) const { return micro * ranks.batches() + batch_of(rank); }
   int micro_batches_of_all() const { return micro_batches * ranks.batches(); }
-  int batch_of(int rank) const { return ranks.split_tokens ? 0 : rank; }       // which of the batches taken at once the rank works on
+  int batch_of(int rank) const {
+    return ranks.split_tokens ? 0 : rank;
+  }  // the number of the batch, of those taken at once, that the rank works on
   std::int64_t rows_of_rank() const { return batch * (len / ranks.parts()); }  // tokens of a micro-batch that a rank computes
 };
 

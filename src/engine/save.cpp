@@ -23,7 +23,7 @@ constexpr const char* old_format = "headroom checkpoint 1";  // had none: its fi
 
 enum class What : std::uint8_t { weights, everything };
 
-// A file is of the model, whoever holds its parts: where ranks do, they bring them.
+// A file holds the whole model: ranks that own parts of it bring them.
 std::vector<NamedTensor> tensors_of(Training& t, What what) {
   ParamStore& store = t.store();
   std::vector<NamedTensor> all;
@@ -87,7 +87,7 @@ std::vector<CheckpointFile> checkpoints_in(const std::string& folder) {  // the 
 }
 
 // A whole file that this program did not write under its name: another program's, or a copy of another step. One that is damaged may
-// be ours, and whoever reads it says so.
+// be ours; reading it gives the error.
 bool is_of_others(const CheckpointFile& c) {
   try {
     const Metadata m = read_safetensors_header(c.path).metadata;

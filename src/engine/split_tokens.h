@@ -19,7 +19,7 @@ class TokenSplit {
   TokenSplit(const attention::Variant&, const attention::Problem& whole, dist::Comm&, const Context&);
 
   const stripes::Stripes& stripes() const { return stripes_; }
-  std::int64_t first_token(int which) const { return stripes_.first_token(comm_.rank(), which); }  // of this rank's first or second stripe
+  std::int64_t first_token(int which) const { return stripes_.first_token(comm_.rank(), which); }  // this rank's first or second stripe
 
   attention::Saved make_saved(Context&) const;
   // Views of this rank's tokens; LSE is [2, batch, heads, tokens of a stripe]. dK and dV lie side by side in one matrix.

@@ -115,7 +115,7 @@ struct Param {
   std::int64_t first = 0, count = 0;
   Tensor master, copy, rest, grad;  // copy: for multiplied weights when the compute type is not FP32; rest: then instead of master
   std::vector<Tensor> state;        // the optimizer's tensors, in its order
-  double held_bytes = 0;            // of a copy in a format of fewer bits
+  double held_bytes = 0;            // bytes of a copy in a format of fewer bits
 };
 
 class ParamStore {
@@ -126,7 +126,7 @@ class ParamStore {
     Holding holding{};
     Ranks ranks{};
     int micro_batches = 1;
-    std::optional<WeightFormat> answering{};  // of a model that answers: weights in the compute type alone, or as this says; dry
+    std::optional<WeightFormat> answering{};  // serving: weights in the compute type alone, or in this format; dry
   };
   // Makes everything in the arena. comm: needed for more than one rank.
   ParamStore(const Decoder&, const Settings&, Context&, dist::Comm* comm = nullptr);
@@ -248,7 +248,7 @@ class ParamStore {
   std::vector<Param> params_;
   std::vector<Tensor> made_, kept_;  // views of each parameter's gradient, whole: as a micro-batch makes it, and as it is kept
   std::vector<Run> runs_;
-  std::vector<Optimizer::Update> updates_;  // of a single rank, in the order of params_
+  std::vector<Optimizer::Update> updates_;  // one rank only, in the order of params_
   std::vector<int> begin_of_;               // first parameter of each group, and the end
   int last_group_;
   bool tied_;

@@ -41,7 +41,7 @@ struct Trace {
   std::vector<dist::Joint> joints;
   std::vector<Moved> moved;
   std::size_t standing = 0;           // `moved` before the first pass
-  Stretch second_ops, second_calls;   // of the micro-batch that stands for those between the second and the last; else empty
+  Stretch second_ops, second_calls;   // the micro-batch that stands for those between the second and the last; else empty
   bool on_host = false;               // blocks keep tensors there:
   std::size_t host_bytes = 0;         // their places
   double host_moved_bytes = 0;        // by all copies

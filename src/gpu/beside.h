@@ -56,7 +56,7 @@ struct Callback {                   // a std::function of the program's
 struct CallbackThrew {};  // goes through the library's frames in place of the program's exception
 
 template <class A>
-struct Crossing {  // of an argument: what the entry takes for it
+struct Crossing {  // the type in which an argument crosses to the entry
   using Wire = std::conditional_t<std::is_class_v<A>, const A&, A>;
   Crossing(Wire a, std::exception_ptr&) : wire(a) {}
   Wire wire;

@@ -23,6 +23,6 @@ void set_rows(void* at, std::size_t every, int byte, std::size_t row_bytes, std:
 struct DeviceMemory {
   std::size_t free_bytes, total_bytes;
 };
-DeviceMemory device_memory();  // of the current CUDA device
+DeviceMemory device_memory();  // the current CUDA device's
 
 }  // namespace headroom

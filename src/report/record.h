@@ -60,7 +60,7 @@ struct Chart {
     std::vector<std::string> names{};  // none, or one for each point, shown on hover
     bool joined = true;                // false: dots
     std::string continues{};           // the series that this one goes on with, forecast instead of measured
-    std::vector<double> spread{};      // of bars: empty, or one number for each point, up and down; 0: unknown
+    std::vector<double> spread{};      // bars: empty, or one number for each point, up and down; 0: unknown
   };
   struct Mark {  // a line across the chart, with its name
     std::string name;
@@ -75,7 +75,7 @@ struct Chart {
   Unit x_unit = Unit::none;
   std::vector<std::string> ticks{};
   std::vector<Mark> marks{};
-  bool log_x = false;    // that axis alone
+  bool log_x = false;    // the x axis alone
   std::string choice{};  // charts of one title in a row are one frame, in which the reader chooses by this word
 };
 

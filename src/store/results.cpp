@@ -174,8 +174,8 @@ class TemporaryFolder {
   fs::path path;
 };
 
-// For a reader who may not write: a copy whose journal is played back. The journal first, and still the same one after the store:
-// whoever repairs the store meanwhile deletes its journal last.
+// For a reader who may not write: a copy whose journal is played back. The journal is copied first, and must still be the same after the
+// store: a program that repairs the store meanwhile deletes its journal last.
 Database repaired_copy(const std::string& file, std::chrono::milliseconds wait) {
   const fs::path journal = file + "-journal";
   for (int attempt = 0; attempt < 3; ++attempt) {

@@ -13,7 +13,7 @@ A_BIAS = "attn_mask has numbers that are added to the scores (a bias, as ALiBi's
 
 
 class Seen:
-    """Which keys rows see: options of attention, the first and the end of the keys that anybody sees, and documents, or None."""
+    """Which keys rows see: options of attention, the first and the end of the keys that any row sees, and documents, or None."""
 
     __slots__ = ("align", "cu_k", "cu_q", "first", "end", "is_causal", "window")
 

@@ -36,7 +36,7 @@ struct Attending : InBlock {
   const TokenSplit* split = nullptr;  // set if other ranks have the rest of every sequence
   attention::Extras with = {};        // the documents' borders, if rows are packed
   Tensor positions = {};              // each token's position, if rows are packed
-  Tensor cache = {};                  // of a model that answers: keys and values are read there
+  Tensor cache = {};                  // serving: keys and values are read from here
   bool absorbed = false;              // latent attention: the problem is absorbed_problem_of
 
   void last(Products&, const ParamStore::Lease&, const AttentionSaved& all, const Tensor& to, const Tensor& add, Context&) const;

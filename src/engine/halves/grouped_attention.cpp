@@ -9,7 +9,7 @@ struct GroupedAttention::Views {
   Heads heads;                 // views of one [rows, q + 2 kv] matrix
   Tensor qk;                   // q's and k's heads together: what turns
   Tensor q_rows, k_rows;       // q and k as rows of all their heads
-  Tensor q_rstd, k_rstd = {};  // of norms over all heads
+  Tensor q_rstd, k_rstd = {};  // norms over all heads
 };
 
 GroupedAttention::Views GroupedAttention::views_of(const Tensor& qkv) const {

@@ -24,10 +24,10 @@ namespace headroom::engine {
 struct HalfSaved {
   Tensor n;               // norm(x) [rows, width], where there is a norm before and it is stored; of the second half, the first one's
   Tensor dn;              // its gradient, where both halves add to it
-  NormStats stats;        // of it
+  NormStats stats;        // of the norm before
   Tensor y;               // input of a norm after the half [rows, width]
-  NormStats after_stats;  // of it
-  Scaled n_fp8;           // transposed: in fp8 what backward reads of what the first product takes, and what is kept instead of n
+  NormStats after_stats;  // of the norm after
+  Scaled n_fp8;           // fp8: the first product's operand, transposed for backward; kept instead of n
 
   bool normed() const { return n || n_fp8; }
 };
@@ -39,7 +39,7 @@ struct HalfWords {  // names of tensors and ops, and which weights a half leases
   const char *rstd, *mean, *n, *dn, *after_rstd, *after_mean, *y, *dy, *after;
 };
 
-struct InBlock {  // what both halves of a block know
+struct InBlock {  // given to both halves of a block
   const Decoder& decoder;
   Products::With products;
   std::int64_t rows;
@@ -48,7 +48,7 @@ struct InBlock {  // what both halves of a block know
   DType stored() const { return products.formats.stored.dtype; }
 };
 
-struct Lent {  // of one norm for both halves
+struct Lent {  // one norm for both halves: its result and gradient
   Tensor n, dn = {};
 };
 

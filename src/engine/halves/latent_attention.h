@@ -10,11 +10,11 @@ struct LatentAttention : Attending {
   struct Saved : AttentionSaved {
     Tensor q_latent, q_normed;    // [rows, q_rank]; none where q has no latent
     Tensor kv_latent, kv_normed;  // [rows, kv_rank + rope_dim], [rows, kv_rank]
-    Tensor q_rstd, kv_rstd;       // of the latents' norms, FP32 [rows]
-    Tensor q, k, v;               // of all heads, turned
+    Tensor q_rstd, kv_rstd;       // FP32 [rows], from the latents' norms
+    Tensor q, k, v;               // all heads, rotary positions applied
   };
   struct Gradients {
-    Tensor q, kv;  // of q's latent, or of q; of the latent of k and v
+    Tensor q, kv;  // dx of q's latent (or of q), and of the latent of k and v
   };
 
   void make_kept(Saved&, Keep, Context&) const;

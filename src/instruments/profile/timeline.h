@@ -49,7 +49,7 @@ struct Place {
   std::string op = "(not an op of ours)", part, module;
   int layer = -1;
   Phase phase = Phase::workspace;
-  Work work = Work::other, work_of_op = Work::other;  // of the part, where there is one; of the op around it
+  Work work = Work::other, work_of_op = Work::other;  // the part's, where there is one; and that of the op around it
   Precision precision;
   int cost_of = -1;  // the mark whose cost a slice here has; −1: none
 

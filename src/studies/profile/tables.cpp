@@ -28,8 +28,8 @@ std::map<Key, Use> summed(const Timeline& t, const std::vector<profile::Place>& 
   std::set<std::pair<int, int>> counted;
   for (std::size_t i = 0; i < t.slices.size(); ++i) {
     const Slice& s = t.slices[i];
-    static const profile::Place nobody;
-    const profile::Place& place = s.mark >= 0 ? places[std::size_t(s.mark)] : nobody;
+    static const profile::Place unmarked;
+    const profile::Place& place = s.mark >= 0 ? places[std::size_t(s.mark)] : unmarked;
     Use& u = uses[key_of(s, place)];
     u.ns += double(s.ns());
     ++u.count;

@@ -495,8 +495,8 @@ def join(
 ) -> Comm:
     """Joins the ranks, when all have come.
 
-    Without arguments: the ranks of torch.distributed where it is initialised, else as torchrun, Open MPI, PMI or SLURM say; where nobody says
-    anything, this is the only rank. rendezvous: "host:port", free on rank 0's machine, or "local:name" on one machine; with rank and ranks
+    Without arguments: the ranks of torch.distributed where it is initialised, else as torchrun, Open MPI, PMI or SLURM say; where none of
+    them says anything, this is the only rank. rendezvous: "host:port", free on rank 0's machine, or "local:name" on one machine; with rank and ranks
     alone it is MASTER_ADDR and MASTER_PORT. patience: seconds with a rank that lives and does not come to a call. gpus: how tensors on GPUs go:
     "auto" (copies from GPU to GPU on one machine, else NCCL; where neither works, through the host, with a warning), "nccl" or "host". The first
     call on a GPU joins them, and takes staging_mb of each.

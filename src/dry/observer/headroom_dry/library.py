@@ -70,7 +70,7 @@ peak = _peak_of_all if version and _peak else None
 
 _ends = []
 exit_now = os._exit
-EXIT_PATIENCE_S = 10  # with what is sent: a lock may be held by whoever called os._exit
+EXIT_PATIENCE_S = 10  # with what is sent: a lock may be held by the thread that called os._exit
 
 
 def at_end(run):
