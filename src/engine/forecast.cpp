@@ -141,8 +141,7 @@ double model_flops(const Recipe& r) {
   double multiplied = 0, attention = 0;
   for (const ParamSpec& s : param_table(r.model)) {
     if (!s.multiplied) continue;
-    const bool of_expert = s.shape.rank == 3;
-    const double share = of_expert ? double(r.model.layers[std::size_t(s.layer)].ffn.experts_of_token) / double(s.shape[0]) : 1;
+    const double share = s.experts == 0 ? 1 : double(r.model.layers[std::size_t(s.layer)].ffn.experts_of_token) / s.experts;
     multiplied += share * double(s.shape.count());
   }
   for (const DecoderLayer& l : r.model.layers) {

@@ -19,7 +19,7 @@ namespace {
 struct Table {
   std::vector<ParamSpec> specs;
   double into_stream;
-  int layer = -1, group = 0;
+  int layer = -1, group = 0, experts = 0;
 
   void matrix(Role role, const char* name, Shape shape, bool writes_stream = false) {
     add(role, name, shape, 0, writes_stream ? into_stream : 0.02, true, true);
@@ -37,6 +37,7 @@ struct Table {
     s.std = std;
     s.decay = decay;
     s.multiplied = multiplied;
+    s.experts = experts;
     specs.push_back(s);
   }
   void norm(Role role, const char* weight, std::int64_t n) { vector(role, weight, n, 1); }
@@ -80,10 +81,12 @@ void add_ffn(Table& t, const Decoder& d, const FeedForward& f) {
   }
   t.matrix(Role::router, "router.weight", {f.experts, d.width});
   if (f.router_bias) t.vector(Role::other, "router.bias", f.experts);
+  t.experts = f.experts;
   t.matrix(Role::experts_gate_up, "experts.gate_up.weight", {f.experts, f.in_width(f.width), d.width});
   if (f.bias) t.vector(Role::other, "experts.gate_up.bias", f.experts * f.in_width(f.width));
   t.matrix(Role::experts_down, "experts.down.weight", {f.experts, d.width, f.width}, true);
   if (f.bias) t.vector(Role::other, "experts.down.bias", f.experts * d.width);
+  t.experts = 0;
   if (f.shared_width > 0) {
     t.matrix(Role::shared_gate_up, "shared.gate_up.weight", {f.in_width(f.shared_width), d.width});
     t.matrix(Role::shared_down, "shared.down.weight", {d.width, f.shared_width}, true);
@@ -167,9 +170,7 @@ std::int64_t param_count(const Decoder& d) {
 std::int64_t active_param_count(const Decoder& d) {
   std::int64_t sum = 0;
   for (const ParamSpec& s : param_table(d)) {
-    const bool of_expert = std::string_view(s.name).starts_with("experts.");
-    const FeedForward* f = s.layer >= 0 ? &d.layers[std::size_t(s.layer)].ffn : nullptr;
-    sum += of_expert ? s.shape.count() / f->experts * f->experts_of_token : s.shape.count();
+    sum += s.experts == 0 ? s.shape.count() : s.shape.count() / s.experts * d.layers[std::size_t(s.layer)].ffn.experts_of_token;
   }
   return sum;
 }

@@ -59,6 +59,7 @@ struct ParamSpec {
   bool decay;        // weight decay applies
   bool multiplied;   // an operand of matmuls: has a copy in the compute type when that is not FP32
   bool looked_up;    // rows are read by token number, in forward alone
+  int experts = 0;   // it holds the weights of as many experts; 0: every token meets all of it
   int segment = 0;   // its number in segments_of, and where it begins there, in elements
   std::int64_t at = 0;
 
