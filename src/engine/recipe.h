@@ -40,8 +40,8 @@ struct Recipe : Levers {
   std::vector<int> blocks_on_host() const;                                 // spread evenly, the first among them
   bool knows_norm() const { return holding.updating == Updating::after; }  // the norm of all gradients, before any weight changes
   bool scales_loss() const { return precision.dtype == DType::f16; }       // this needs the norm, to find values that are not finite
-  adamw::Hyper hyper() const { return served({}); }                        // the defaults, where this step supports them
-  adamw::Hyper served(adamw::Hyper asked) const {                          // no clipping without a norm; loss scaling where it is needed
+  Optimizer::Hyper hyper() const { return served({}); }                    // the defaults, where this step supports them
+  Optimizer::Hyper served(Optimizer::Hyper asked) const {                  // no clipping without a norm; loss scaling where it is needed
     if (!knows_norm()) asked.clip = 0;
     asked.dynamic_scale = scales_loss();
     return asked;

@@ -55,7 +55,7 @@ std::vector<NamedTensor> tensors_of(Training& t, What what) {
         all.push_back({full_name, p.state[n]});
     }
   }
-  if (what == What::everything) all.push_back({"adamw.state", t.state_tensor()});
+  if (what == What::everything) all.push_back({Optimizer::scalars_name, t.state_tensor()});
   return all;
 }
 

@@ -97,7 +97,7 @@ Training::Training(const Recipe& recipe, Context& ctx, dist::Comm* comm)
   }
   auto phase = ctx.arena.in_phase(Phase::optimizer);
   state_ = Optimizer::make_scalars(ctx);
-  adamw::start(state_, recipe_.scales_loss() ? 0x1p16 : 1.0, ctx);
+  Optimizer::start(state_, recipe_.scales_loss() ? 0x1p16 : 1.0, ctx);
   if (recipe_.host() > 0 && recipe_.purpose != Purpose::forward) make_host_keep(comm);
   if (comm_ && !ctx.dry()) agree(recipe_, ctx, *comm_);
 }
@@ -170,7 +170,7 @@ Tensor Training::make_rope_table(const SelfAttention& a, Name name) {
 
 void Training::initialise(std::uint64_t seed) {
   store_.initialise(seed);
-  adamw::set_seed(state_, seed, ctx_);
+  Optimizer::set_seed(state_, seed, ctx_);
 }
 
 void Training::warm() {
@@ -238,7 +238,7 @@ void Training::gather_losses() {
   comm_->gather(Tensor(loss_of(0).data, DType::f64, {recipe_.micro_batches}), loss_, ctx_.stream);
 }
 
-double Training::state(adamw::Field f) const { return values_of<double>(state_, ctx_)[f]; }
+double Training::state(Optimizer::Field f) const { return values_of<double>(state_, ctx_)[f]; }
 
 Tensor Training::stream(Name name) const { return ctx_.arena.make(name, stored_type(), {head_.rows, recipe_.model.width}); }
 
@@ -347,7 +347,7 @@ void Training::backward(int micro) {
   const Tensor d = stream("d");  // the residual stream's gradient; under everything, because an arena is a stack
   const Head::Targets targets{this->targets(micro),
                               losses_,
-                              ctx_.dry() ? nullptr : state_.as<double>() + adamw::loss_scale,
+                              ctx_.dry() ? nullptr : state_.as<double>() + Optimizer::loss_scale,
                               recipe_.documents ? 1.0 : 1.0 / of,
                               recipe_.ranks.parts(),
                               feed_.predicted(micro_)};
@@ -461,14 +461,14 @@ void Training::backward_group(int i, int end, const Tensor& x, const Tensor& d) 
   store_.finish(group);
 }
 
-void Training::update(const adamw::Hyper& hyper) {
+void Training::update(const Optimizer::Hyper& hyper) {
   set_rate(hyper.lr);
   apply(hyper);
 }
 
-void Training::set_rate(double lr) { adamw::set_rate(state_, lr, ctx_); }
+void Training::set_rate(double lr) { Optimizer::set_rate(state_, lr, ctx_); }
 
-void Training::apply(const adamw::Hyper& hyper) {
+void Training::apply(const Optimizer::Hyper& hyper) {
   check(recipe_.purpose == Purpose::training && recipe_.holding.updating == Updating::after, Code::bad_argument,
         "step: this model was made {}", recipe_.purpose == Purpose::training ? "to be updated during backward" : "without an optimiser");
   auto scope = ctx_.arena.scope();
@@ -476,7 +476,7 @@ void Training::apply(const adamw::Hyper& hyper) {
 }
 
 // One micro-batch whose groups are updated on the way. idle: with numbers that change nothing.
-void Training::in_parts(const adamw::Hyper& hyper, bool idle) {
+void Training::in_parts(const Optimizer::Hyper& hyper, bool idle) {
   auto scope = ctx_.arena.scope();
   {
     auto phase = ctx_.arena.in_phase(Phase::optimizer);
@@ -488,13 +488,13 @@ void Training::in_parts(const adamw::Hyper& hyper, bool idle) {
   store_.update_with({});
 }
 
-void Training::passes(const adamw::Hyper& hyper) {
+void Training::passes(const Optimizer::Hyper& hyper) {
   if (recipe_.holding.updating == Updating::during) return in_parts(hyper, false);
   for (int micro = 0; micro < recipe_.micro_batches; ++micro) backward(micro);
   apply(hyper);
 }
 
-void Training::step(const adamw::Hyper& hyper) {
+void Training::step(const Optimizer::Hyper& hyper) {
   set_rate(hyper.lr);
   passes(hyper);
 }

@@ -55,14 +55,14 @@ class Training {
   }
   void forward();
   void backward(int micro = 0);
-  void update(const adamw::Hyper&);  // invalid if updates happen during backward: use passes()
+  void update(const Optimizer::Hyper&);  // invalid if updates happen during backward: use passes()
   void set_rate(double lr);
-  void passes(const adamw::Hyper&);                     // every backward and the update, at the rate of set_rate; ignores hyper.lr
-  void step(const adamw::Hyper&);                       // set_rate and passes
+  void passes(const Optimizer::Hyper&);                 // every backward and the update, at the rate of set_rate; ignores hyper.lr
+  void step(const Optimizer::Hyper&);                   // set_rate and passes
   void logits_at(std::int64_t row, const Tensor& out);  // after feeding micro-batch 0: logits of one row, FP32 [1, vocab]
   std::vector<double> losses() const;  // each micro-batch's part of loss(), in the order of all ranks'; after forward(), this rank's alone
   double loss() const;                 // mean over the tokens that the step predicts
-  double state(adamw::Field) const;
+  double state(Optimizer::Field) const;
   Tensor state_tensor() const { return state_; }
   std::vector<QuantisedCount> quantised() const;  // counts of the last step or forward pass; empty in other precisions
   void watch(ProductWatch* watch) {               // for a study on a CPU; null: none
@@ -83,8 +83,8 @@ class Training {
   std::string first_gradient_not_finite() const;  // the weight nearest to the loss, which backward reaches first
 
  private:
-  void apply(const adamw::Hyper&);
-  void in_parts(const adamw::Hyper&, bool idle);
+  void apply(const Optimizer::Hyper&);
+  void in_parts(const Optimizer::Hyper&, bool idle);
   void descend(int block, const Tensor& x, const Tensor& d, const Head::Targets&);
   void keep_and_forward(int block, const Tensor& x, const Tensor& y);
   void forward_group(int begin, int end, const Tensor& x, const Tensor& y);

@@ -55,10 +55,17 @@ class Optimizer {
  public:
   using Update = adamw::Update;
   using Hyper = adamw::Hyper;
+  using Field = adamw::Field;
+  using enum adamw::Field;
   explicit Optimizer(Moments moments = Moments::whole) : moments_(moments) {}
 
+  static constexpr const char* scalars_name = "adamw.state";  // in files too
   // Its scalars: the count of updates, rate, loss scale, seed of rounding. One tensor of a training, of which a store knows nothing.
-  static Tensor make_scalars(Context& ctx) { return ctx.arena.make("adamw.state", DType::f64, {adamw::state_size}); }
+  static Tensor make_scalars(Context& ctx) { return ctx.arena.make(scalars_name, DType::f64, {adamw::state_size}); }
+
+  static void start(const Tensor& scalars, double loss_scale_at_first, Context& ctx) { adamw::start(scalars, loss_scale_at_first, ctx); }
+  static void set_rate(const Tensor& scalars, double lr, Context& ctx) { adamw::set_rate(scalars, lr, ctx); }
+  static void set_seed(const Tensor& scalars, std::uint64_t s, Context& ctx) { adamw::set_seed(scalars, s, ctx); }
 
   static constexpr std::size_t most_states = 4;
   // At most so many; equal for all weights of a segment.

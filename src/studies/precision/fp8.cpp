@@ -157,7 +157,7 @@ std::vector<Fp8Row> rows_of_a_step(const Fp8Settings& s) {
   t.initialise(s.seed);
   std::optional<engine::Data> data;
   if (!s.text.empty()) data.emplace(s.text, engine::TokenFormat::text, 256, 0.0);
-  adamw::Hyper hyper = r.hyper();
+  engine::Optimizer::Hyper hyper = r.hyper();
   hyper.lr = 1e-3;
   for (std::int64_t step = 0; step <= s.steps; ++step) {
     stop_if_interrupted();

@@ -299,7 +299,7 @@ Outcome train_study(const TrainRun& asked, const Device& device, const Host& hos
   const auto from = at.step;
   double tokens = 0;                       // predicted since it began
   double tokens_before = 0, s_before = 0;  // as of the row before
-  const adamw::Hyper hyper = r.recipe.served(r.hyper);
+  const engine::Optimizer::Hyper hyper = r.recipe.served(r.hyper);
   t.warm();
   const engine::Recorded passes([&] { t.passes(hyper); }, ctx);
   const auto start = std::chrono::steady_clock::now();
@@ -316,8 +316,8 @@ Outcome train_study(const TrainRun& asked, const Device& device, const Host& hos
       // An update with a gradient that is not finite changed nothing. fp16 goes on with a smaller loss scale while there is one.
       const double loss = t.loss();
       if (!std::isfinite(loss)) stop_for("loss", at.step, t.first_not_finite(), r.folder);
-      const bool lost = hyper.dynamic_scale ? t.state(adamw::skipped) != 0 && t.state(adamw::loss_scale) <= 1
-                                            : t.state(adamw::updates) != double(at.step);
+      const bool lost = hyper.dynamic_scale ? t.state(engine::Optimizer::skipped) != 0 && t.state(engine::Optimizer::loss_scale) <= 1
+                                            : t.state(engine::Optimizer::updates) != double(at.step);
       if (lost) stop_for("gradient", at.step, t.first_gradient_not_finite(), r.folder);
       const double s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
       speed = tokens / s;
@@ -325,7 +325,7 @@ Outcome train_study(const TrainRun& asked, const Device& device, const Host& hos
                     fmt::format("step {} of {}, loss {:.3f}, {:.0f} tokens/s", at.step, r.schedule.steps, loss, speed));
       TrainRow row{.step = at.step, .loss = loss, .lr = rate, .grad_norm = {}, .tokens_per_s = (tokens - tokens_before) / (s - s_before)};
       if (reported) tokens_before = tokens, s_before = s;
-      if (r.recipe.knows_norm()) row.grad_norm = t.state(adamw::grad_norm);
+      if (r.recipe.knows_norm()) row.grad_norm = t.state(engine::Optimizer::grad_norm);
       if (fp8) {
         const QuantisedRow q = sum_of(t.quantised());
         row.clipped = q.clipped;

@@ -21,7 +21,7 @@ struct TrainRun {
   engine::TokenFormat format = engine::TokenFormat::text;
   std::optional<engine::DocumentsBy> documents{};  // how documents end; none: sequences begin anywhere
   double held_out = 0.1;
-  adamw::Hyper hyper;
+  engine::Optimizer::Hyper hyper;
   engine::Schedule schedule;
   std::uint64_t seed = 0;
   std::string init;          // a folder whose weights a fresh run begins with: Hugging Face's, or of checkpoints; empty: random ones
