@@ -43,7 +43,7 @@ class Setting:
     attention: str = "fused"  # naive, fused
     compile: str = "none"  # none, blocks (each block by itself), model (all of it, with its loss)
     keep: str = "everything"  # everything, input (each block checkpointed), groups:K (and each block within), groups:K:everything
-    parameters: str = "whole"  # of transformers' models: whole (FP32, with autocast), half (in the precision, without)
+    parameters: str = "whole"  # of adapters and of transformers' models: whole (FP32, with autocast), half (in the precision, without)
     adam: str = "foreach"  # foreach, fused, muon (with fused AdamW); 8bit, lion, lion-8bit (bitsandbytes)
     lora: int = 0  # rank of the adapters of every matrix of the blocks; the other weights are frozen, in the precision
     accumulate: int = 1  # micro-batches of a step
@@ -87,8 +87,9 @@ def step_of(s, device):
             self.weight = nn.Parameter((torch.randn(n_out, n_in, device=device) * 0.02).to(held), requires_grad=not s.lora)
             self.adapted = bool(s.lora) and adapt
             if self.adapted:
-                self.a = nn.Parameter(torch.randn(s.lora, n_in, device=device) * 0.02)
-                self.b = nn.Parameter(torch.zeros(n_out, s.lora, device=device))
+                of = low if s.parameters == "half" else torch.float32
+                self.a = nn.Parameter((torch.randn(s.lora, n_in, device=device) * 0.02).to(of))
+                self.b = nn.Parameter(torch.zeros(n_out, s.lora, device=device, dtype=of))
 
         def forward(self, x):
             y = F.linear(x, self.weight)
@@ -141,6 +142,8 @@ def step_of(s, device):
             self.norm, self.head = Norm(), Linear(width, vocab, adapt=False)
             d = width // heads
             angle = torch.outer(torch.arange(s.len), 10000.0 ** (-torch.arange(0, d, 2) / d)).to(device)
+            if s.parameters == "half":
+                angle = angle.to(low)
             self.register_buffer("cos", angle.cos(), persistent=False)
             self.register_buffer("sin", angle.sin(), persistent=False)
 
@@ -161,23 +164,25 @@ def step_of(s, device):
 
     torch.manual_seed(0)
     model = Model()
+    blocks = model.blocks
     if s.compile == "blocks":
         for block in model.blocks:
             block.compile()
     if s.gpus > 1 and s.shard != "none":
         from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-        policy = MixedPrecisionPolicy(param_dtype=low, reduce_dtype=torch.float32)
+        policy = MixedPrecisionPolicy(param_dtype=low, reduce_dtype=low if s.parameters == "half" else torch.float32)
         for block in model.blocks:
             fully_shard(block, mp_policy=policy, reshard_after_forward=s.shard == "everything")
         fully_shard(model, mp_policy=policy)  # the root keeps its weights, as PyTorch chooses
     elif s.gpus > 1:
         model = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
+    hidden = [p for p in blocks.parameters() if p.ndim == 2 and p.requires_grad]
     run = torch.compile(model) if s.compile == "model" else model
     trained = [p for p in model.parameters() if p.requires_grad]
-    optimizers = optimizers_of(s, trained, [p for p in model.blocks.parameters() if p.ndim == 2 and p.requires_grad])
+    optimizers = optimizers_of(s, trained, hidden)
     tokens = torch.randint(vocab, (s.batch, s.len + 1), device=device)
     x, y = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
-    autocast = s.precision == "bf16" and s.shard == "none"  # FSDP2's policy casts instead
+    autocast = s.precision == "bf16" and s.shard == "none" and s.parameters == "whole"  # FSDP2's policy casts instead
 
     def step(mark):
         for _ in range(s.accumulate):

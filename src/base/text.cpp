@@ -99,6 +99,10 @@ std::int64_t parse_integer(std::string_view text, std::string_view who, Between 
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), x);
   const bool read = error == std::errc() && end == text.data() + text.size();
   if (read && x >= allowed.low && x <= allowed.high) return x;
+  const std::string_view rest(end, std::size_t(text.data() + text.size() - end));
+  if (error == std::errc() && (rest == "k" || rest == "K") && x > 0 && x < 1 << 20)
+    throw Error(Code::bad_argument,
+                fmt::format("{}: '{}' is {} to some and {} to others; write the number that is meant", who, text, x * 1000, x * 1024));
   const bool beyond = error == std::errc::result_out_of_range && !text.starts_with("-");  // then the limit is what has to be said
   if (allowed.high == std::numeric_limits<std::int64_t>::max() && !beyond)
     throw Error(Code::bad_argument, fmt::format("{}: '{}' is not a whole number of at least {}", who, text, allowed.low));

@@ -10,7 +10,7 @@ namespace {
 
 Device device_of(const studies::AttentionMemory& s, const Common& common) {
   if (s.measure && common.device.empty()) return chosen_device(common);
-  return account_device(common);
+  return account_device(common, s.memory_bytes);
 }
 
 }  // namespace

@@ -102,6 +102,10 @@ std::optional<Keeping> WordsOf<Keeping>::named(std::string_view word) {
 }
 
 std::string WordsOf<Keeping>::why_not(std::string_view word) {
+  if (word == "full" || word == "selective")
+    return word == "full"
+               ? "full checkpointing keeps the input of each block: input; what keeps all: everything"
+               : "how much of a block is kept says no-product, no-cheap or no-attention-inputs; with --as pytorch --selective ops";
   const bool host = word.starts_with("host:");
   if (!host && !word.starts_with("groups:")) return {};
   return host ? fmt::format("in host:N, host:LEVEL and host:N:LEVEL, N is 1 or more and LEVEL one of {}", joined(names_of<Keep>.all()))

@@ -17,13 +17,16 @@ TEST_F(ModelProgram, BadInputGetsOneLine) {
   refused("memory model --keep host:0", 2, "N is 1 or more");
   refused("memory model --softmax composed --adam fused", 2, "--softmax, --adam: only with --as pytorch");
   refused("memory attention --upstream sum", 2, "--upstream: only with --as pytorch");
+  if (cuda_device_count() == 0)
+    EXPECT_TRUE(answer("memory attention --len 1024 --memory 24")["answer"].get<std::string>().starts_with(
+        "On a GPU of 24.0 GiB (else as an NVIDIA H200): "));
   refused("memory model --phase inference --keep input --masters halves", 2, "leave --keep, --masters out");
   refused("memory model --as pytorch --keep no-cheap", 2, "choose from everything, input");
   refused("memory model --as pytorch --keep host:2:input", 2, "choose from everything, input");
   refused("memory model --as pytorch --masters halves", 2, "leave --masters out");
   refused("memory model --as pytorch --gpus 2 --shard optimizer", 2, "FSDP2 has no such setting");
   refused("memory model --as pytorch --shard everything", 2, "name --gpus");
-  refused("memory model --as pytorch --gpus 2 --lora 8", 2, "leave --gpus out");
+  refused("memory model --as pytorch --gpus 2 --lora 8 --shard everything", 2, "add --parameters half");
   refused("memory model --as pytorch --gpus 2 --shard everything --keep groups:2", 2, "choose --keep everything or input");
   refused("memory model --as pytorch --compile model --attention flash --keep input", 2, "choose --compile blocks");
   refused("memory model --as pytorch --compile blocks --attention plain", 2, "with --attention flash");

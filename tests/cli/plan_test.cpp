@@ -342,17 +342,19 @@ TEST_F(ModelProgram, WordsOfOtherProgramsAreTakenOrAnswered) {
   refused("plan --as pytorch --model small --device h100 --precision fp8", 1, "headroom plan: --as pytorch: torch.autocast has no fp8");
   refused("plan llama-3.1-8b", 2, "a model is named by --model");
   refused(one + "--gradient_checkpointing", 2, "--keep input is a checkpoint of each block");
-  EXPECT_NE(answer("plan --as pytorch --model llama-3.1-8b --batch 4 --len 1024 --device 4090 --gpus 2 --most 1", 3)["answer"]
+  EXPECT_NE(answer("plan --as pytorch --model llama-3.1-8b --batch 4 --len 1024 --device 4090 --gpus 2 --most 1")["answer"]
                 .get<std::string>()
-                .find(" LoRA and QLoRA, planned on one GPU: --batch 2 without --gpus."),
+                .find(", with LoRA of rank 16 (--lora 16"),
             std::string::npos);
   EXPECT_EQ(answer("plan --as pytorch --model llama-3.1-8b --batch 2 --len 1024 --device 4090 --most 1")["fits"], true);
+  refused("memory model --model small --device h100 --len 2k", 2, "'2k' is 2000 to some and 2048 to others");
+  refused(one + "--keep full", 2, "full checkpointing keeps the input of each block: input; what keeps all: everything");
   same(one + "--as pytorch --adam Lion_32bit", one + "--as pytorch --adam lion");
   refused(one + "--as pytorch --gpus 2 --shard everything --adam Muon", 2, "torch.optim.Muon reads whole matrices");
   const Json gemma = answer("plan --as pytorch --model gemma-3-1b --batch 2 --len 1024 --device h100 --most 1");
   EXPECT_EQ(gemma["fits"], true);
   EXPECT_GE(gemma["ways"].size(), 6u);
-  refused(as + "--lora 8", 2, "With DDP each GPU holds that and the buckets of the adapters' gradients");
+  refused(as + "--lora 8 --shard everything", 2, "FSDP2 gathers parameters of one type; add --parameters half");
   refused("plan --as pytorch --model mixtral-8x7b --device h100", 1, "put headroom forecast -- in front of a program that trains it");
   refused("plan --model small --shard zero2", 2, "plan tries what it can be");
   for (const char* command : {"plan", "step", "kernels", "results", "compare", "forecast", "memory model"})
@@ -360,7 +362,7 @@ TEST_F(ModelProgram, WordsOfOtherProgramsAreTakenOrAnswered) {
   refused("step --page", 2, "--out FILE.html writes a page");
   refused(one + "--page", 2, "A page to read is written by --out FILE.html");
   EXPECT_NE(answer("plan --as pytorch --model 8B --batch 16 --len 512 --gpus 8 --device h100 --most 1")["notes"].dump().find(
-                "the same plan with --batch 2 and without --gpus"),
+                "LoRA and QLoRA are planned with DDP: each GPU holds all weights"),
             std::string::npos);
   for (const std::string command : {"plan --as pytorch --most 1", "memory model --as pytorch --precision bf16 --lora 8", "memory model"}) {
     const std::string asked = command + " --batch 1 --len 512 --device h200 --model ";

@@ -174,8 +174,9 @@ std::string answer_of(const std::vector<Row>& rows, const std::vector<AttentionG
         takes.push_back(fmt::format("{} {}", bytes_in_words(double(r.needed_bytes)), r.variant));
   }
   if (far.empty()) return "No variant serves this attention here; the rows say why.";
-  return fmt::format("In {} of {}: {}. Len {} takes {}.", bytes_in_words(double(room.memory_bytes)), asked.device.name, joined(far), len,
-                     joined(takes));
+  const std::string memory = bytes_in_words(double(room.memory_bytes)), &name = asked.device.name;
+  const std::string where = name.find(memory) == std::string::npos ? fmt::format("In {} of {}", memory, name) : "On " + name;
+  return fmt::format("{}: {}. Len {} takes {}.", where, joined(far), len, joined(takes));
 }
 
 // What would remove bytes from a row, by accounting for the other choice too; a choice that cannot be had says why.

@@ -101,8 +101,8 @@ std::vector<Lever<LanguageModel>> levers_of_pytorch() {
        }},
       {"LoRA of rank 16 (--lora 16)",
        [=](LanguageModel& m) {
-         if (!trains(m) || m.lora > 0 || m.gpus > 1 || m.compile != pytorch::Compile::none) return false;
-         m.lora = 16, m.parameters = pytorch::Parameters::whole, m.in_backward = false;
+         if (!trains(m) || m.lora > 0 || m.compile != pytorch::Compile::none) return false;
+         m.lora = 16, m.parameters = m.sharded() ? pytorch::Parameters::half : pytorch::Parameters::whole, m.in_backward = false;
          if (m.adam > pytorch::Adam::eight_bit) m.adam = pytorch::Adam::fused;
          return true;
        }},
@@ -264,6 +264,7 @@ std::optional<int> gpus_that_hold(const LanguageModel& m, const Device& device, 
       [&](int n) {
         LanguageModel sharded = m;
         sharded.gpus = n, sharded.shard = engine::Sharding::everything;
+        if (m.lora > 0 && n > 1) sharded.parameters = pytorch::Parameters::half;
         const auto peak = peak_or_none(sharded, workspace);
         return peak && room_of(device, memory, n, RunBy::pytorch).holds(*peak);
       },

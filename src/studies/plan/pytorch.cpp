@@ -123,7 +123,7 @@ std::optional<BestOfWay> best_of(const TrainingWay& way, const Plan& p, const La
         m.compile = pytorch::Compile::none, m.shard = engine::Sharding::none;
         m.precision = {half_of(p.device)}, m.parameters = way.parameters, m.adam = way.adam, m.in_backward = way.in_backward;
         m.lora = way.lora, m.base = way.base, m.loss = loss, m.keep = {keep}, m.batch = micro, m.accumulate = each / micro;
-        if (p.gpus > 1) m.shard = engine::Sharding::everything;
+        if (p.gpus > 1 && m.lora == 0) m.shard = engine::Sharding::everything;
         try {
           check(m);
         } catch (const Error&) { continue; }
@@ -229,7 +229,7 @@ std::string answer_of(const Plan& p, const Room& room, const SearchOfPyTorch& se
     answer += fmt::format(" {}, takes {} such GPUs with a sequence each: --gpus {} --batch {}.", what, *n, *n, *n);
     break;
   }
-  return answer + (p.gpus > 1 ? fmt::format(" LoRA and QLoRA, planned on one GPU: --batch {} without --gpus.", p.batch / p.gpus) : "");
+  return answer;
 }
 
 Table table_of_ways(const std::vector<BestOfWay>& ways, const Room& room, const Device& device) {
@@ -361,10 +361,10 @@ Outcome plan_as_pytorch(const Plan& p) {
     r.add(Part{table_of_ways(ways, room, p.device)}).add(Part{picture_of_ways(ways, room, workspace)});
     for (const std::string& why : which_may_not_fit(ways, room)) r.add(Part{Note{why}});
     if (p.gpus > 1)
-      r.add(Part{Note{fmt::format(
-          "LoRA, QLoRA and an optimizer in backward are planned on one GPU. With DDP each GPU holds what one does with its part of the "
-          "batch, and buckets of gradients: the same plan with --batch {} and without --gpus.",
-          p.batch / p.gpus)}});
+      r.add(
+          Part{Note{"LoRA and QLoRA are planned with DDP: each GPU holds all weights. headroom memory model --as pytorch --lora 16 "
+                    "--parameters half --shard "
+                    "everything shards LoRA's. An optimizer in backward is planned on one GPU."}});
     for (const std::string& why : why_no_times(ways)) r.add(Part{Note{why}});
     if (first != ways.end()) r.add(Part{Note{fmt::format("Its bytes, one by one: {}", command_of(p, first->step))}});
     if (std::any_of(ways.begin(), ways.end(), [](const BestOfWay& w) { return !measured_choices(w.step); }))

@@ -23,7 +23,7 @@ std::string_view in_words(Adam a) {
 bool measured_choices(const LanguageModel& m) {
   return m.family == Family::llama && m.adam <= Adam::eight_bit && !m.in_backward && m.loss == Loss::whole &&
          m.selective == Selective::none && !m.offload_inputs && m.base == Base::precision &&
-         (m.lora == 0 || m.parameters == Parameters::whole);
+         (m.lora == 0 || (m.parameters == Parameters::whole && m.gpus == 1));
 }
 
 void check(const LanguageModel& m) {
@@ -83,10 +83,12 @@ void check(const LanguageModel& m) {
         "everything");
   check(m.shard == engine::Sharding::none || m.gpus > 1, Code::bad_argument, "--as pytorch --shard {}: there is one rank; name --gpus",
         name_of(m.shard));
-  check(m.gpus == 1 || m.lora == 0, Code::bad_argument,
-        "--as pytorch --lora {}: adapters are accounted for on one GPU; leave --gpus out. With DDP each GPU holds that and the buckets of "
-        "the adapters' gradients; headroom forecast -- CMD counts a program on several",
-        m.lora);
+  check(!m.sharded() || m.lora == 0 || (m.parameters == Parameters::half && m.base == Base::precision && m.compile == Compile::none),
+        Code::bad_argument,
+        "--as pytorch --lora {} --shard {}: FSDP2 gathers parameters of one type; add --parameters half, without --base 4bit and "
+        "--compile, or "
+        "leave --shard out (DDP)",
+        m.lora, name_of(m.shard));
   check(!m.sharded() || m.keep.group == 1, Code::bad_argument,
         "--as pytorch --shard {} --keep groups: FSDP2 is accounted for with one group of parameters a block; choose --keep everything or "
         "input",

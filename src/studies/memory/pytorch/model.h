@@ -26,8 +26,8 @@ struct BlockWeights {
 
 // FSDP2's group of parameters: sharded in FP32, gathered in the compute type.
 struct Group {
-  std::vector<Parameter> params;  // gathered; without bytes in between
-  std::int64_t shard = 0;         // numbers of one rank
+  std::vector<Parameter> params;        // gathered; without bytes in between
+  std::int64_t shard = 0, trained = 0;  // numbers of one rank; those that are trained
   bool whole = false;
   Value arriving, reduced;  // what all ranks have sent; the gradient's shard
 };

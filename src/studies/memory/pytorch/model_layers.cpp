@@ -221,6 +221,8 @@ void Model::backward(Value loss) {
   const DType type = loss.dtype;
   torch.backward(std::move(loss), torch.make("dloss", type, {1}));
   if (!m.sharded()) return;
+  for (std::size_t i = blocks.size(); i-- > 0;)  // where no gradient reached a block's input
+    if (groups[i].whole) scatter(groups[i]);
   scatter(groups.back());
   scattered = {}, left_over = {};
 }

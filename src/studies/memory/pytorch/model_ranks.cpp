@@ -10,14 +10,18 @@ void Model::shard_one(Parameter& p, Group& g, const char* name) {
   Shape local = p.value.shape;
   local.dim[0] = round_up(local.dim[0], m.gpus) / m.gpus;
   standing.push_back(torch.make(std::string(name) + ", this rank's part", held, local));
-  optimizer.sees(local, false);
+  const bool trains = bool(p.value.node);
+  if (trains) optimizer.sees(local, false);
   const Shape real = p.value.shape;
   Shape padded = real;
   padded.dim[0] = local.dim[0] * m.gpus;
   p = {};
-  p = torch.parameter(name, {torch.memory().make_empty(name, low, padded), low, real, Layout::fresh, nullptr});
+  Value gathered{torch.memory().make_empty(name, low, padded), low, real, Layout::fresh, nullptr};
+  p = trains ? torch.parameter(name, std::move(gathered)) : Parameter{std::move(gathered)};
   g.shard += local.count();
   g.params.push_back(p);
+  if (!trains) return;
+  g.trained += local.count();
   trained.push_back(p);
 }
 
@@ -33,6 +37,7 @@ void Model::shard_all() {
     one(b.q.weight, "q weight"), one(b.k.weight, "k weight"), one(b.v.weight, "v weight"), one(b.o.weight, "o weight");
     one(b.q.bias, "q bias"), one(b.k.bias, "k bias"), one(b.v.bias, "v bias");
     one(b.q_norm, "q norm"), one(b.k_norm, "k norm");
+    for (Matrix* x : {&b.q, &b.k, &b.v, &b.o, &b.up, &b.gate, &b.down}) one(x->a, "adapter a"), one(x->b, "adapter b");
     one(b.norm1_bias, "norm1 bias"), one(b.norm2_bias, "norm2 bias"), one(b.qkv.weight, "qkv weight"), one(b.qkv.bias, "qkv bias");
     one(b.o.bias, "o bias"), one(b.up.bias, "up bias"), one(b.down.bias, "down bias");
     one(b.attention_norm, "norm behind attention"), one(b.feed_forward_norm, "norm behind feed-forward");
@@ -73,11 +78,12 @@ void Model::scatter(Group& g) {
   std::vector<Value> grads;
   for (Parameter& p : g.params) grads.push_back(std::exchange(*p.grad, {}));
   release(g);
+  if (g.trained == 0) return;
   scattered = {};
-  Value sent = torch.make("gradients to be scattered", held, {m.gpus, g.shard});
+  Value sent = torch.make("gradients to be scattered", held, {m.gpus, g.trained});
   grads.clear();
   torch.memory().on_stream(2);
-  Value mine = torch.make("gradient, this rank's part", held, {g.shard});
+  Value mine = torch.make("gradient, this rank's part", held, {g.trained});
   torch.memory().on_stream(0);
   if (!g.reduced) {
     torch.memory().becomes(*mine.storage, "gradient, this rank's part", Phase::gradient);
@@ -88,20 +94,21 @@ void Model::scatter(Group& g) {
 
 // DDP's buckets: gradients are views of them, and they stay. They are filled from the last parameter on.
 void Model::make_buckets() {
+  const DType type = optimizer.type();
   constexpr std::int64_t first = 1 << 20, others = 25 << 20;
   std::vector<Parameter*> members;
   std::int64_t numbers = 0, most = first;
   const auto close = [&] {
-    const Value bucket = torch.make("gradients' bucket", held, {numbers});
+    const Value bucket = torch.make("gradients' bucket", type, {numbers});
     torch.memory().becomes(*bucket.storage, "gradients' bucket", Phase::gradient);
     standing.push_back(bucket);
-    for (Parameter* p : members) *p->grad = {bucket.storage, held, p->value.shape, Layout::view, nullptr};
+    for (Parameter* p : members) *p->grad = {bucket.storage, type, p->value.shape, Layout::view, nullptr};
     members.clear(), numbers = 0, most = others;
   };
   for (auto p = trained.rbegin(); p != trained.rend(); ++p) {
     members.push_back(&*p);
     numbers += p->value.shape.count();
-    if (numbers * std::int64_t(size_of(held)) >= most) close();
+    if (numbers * std::int64_t(size_of(type)) >= most) close();
   }
   if (!members.empty()) close();
 }
