@@ -8,7 +8,7 @@
 #include "gpu/launch.cuh"
 #include "gpu/mma.cuh"
 #include "gpu/tma.cuh"
-#include "ops/adamw/moments.h"
+#include "ops/adamw/codes.cuh"
 #include "ops/product_update/eight_weights.cuh"
 #include "ops/product_update/impl.h"
 
@@ -198,20 +198,19 @@ struct Rows {  // rows of a tile that a warp updates together; a lane has n time
     using adamw::FirstMoment, adamw::SecondMoment, adamw::Noise;
     float4 m_wide[2], v_wide[2];
     const auto part = [](float4(&x)[2], int e) -> float& { return (&x[e / 4].x)[e % 4]; };
+    if constexpr (codes) {
 #pragma unroll
-    for (int e = 0; e < 8; ++e) {
-      const int by = e % 4;
-      if constexpr (codes) {
-        part(m_wide, e) = FirstMoment::value(std::uint8_t(m[i][e / 4] >> 8 * by), m_scale[i]);
-        part(v_wide, e) = SecondMoment::value(std::uint8_t(v[i][e / 4] >> 8 * by), v_scale[i]);
-      } else {
-        const auto wide = [&](const uint2& x) {
-          const std::uint32_t word = by / 2 ? x.y : x.x;
-          return __uint_as_float(by % 2 ? word & 0xffff0000u : word << 16);
-        };
-        part(m_wide, e) = wide(m[i][e / 4]);
-        part(v_wide, e) = wide(v[i][e / 4]);
+      for (int j = 0; j < 2; ++j) {
+        m_wide[j] = adamw::first_moments(m[i][j], m_scale[i]);
+        v_wide[j] = adamw::second_moments(v[i][j], v_scale[i]);
       }
+    } else {
+      const auto wide = [](const uint2& x) {
+        return make_float4(__uint_as_float(x.x << 16), __uint_as_float(x.x & 0xffff0000u), __uint_as_float(x.y << 16),
+                           __uint_as_float(x.y & 0xffff0000u));
+      };
+#pragma unroll
+      for (int j = 0; j < 2; ++j) m_wide[j] = wide(m[i][j]), v_wide[j] = wide(v[i][j]);
     }
     advance_eight<true>(k, g, upper[i], rest[i], m_wide, v_wide);
     float of_m = 0, of_v = 0;
@@ -234,18 +233,17 @@ struct Rows {  // rows of a tile that a warp updates together; a lane has n time
     for (int j = 0; j < 2; ++j) {
       const std::int64_t o = at(t, first + row_of(i, j), run_of(i, j));
       const Noise noise(k, t.w->parameter, o);
-      m[i][j] = v[i][j] = Four{};
+      const std::uint32_t bits[4] = {noise.of(o), noise.of(o + 1), noise.of(o + 2), noise.of(o + 3)};
+      if constexpr (codes) {
+        m[i][j] = adamw::first_codes(m_wide[j], of_m, bits);
+        v[i][j] = adamw::second_codes(v_wide[j], of_v, bits);
+      } else {
+        m[i][j] = v[i][j] = Four{};
 #pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const std::uint32_t bits = noise.of(o + e);
-        const float first_moment = part(m_wide, 4 * j + e), second_moment = part(v_wide, 4 * j + e);
-        if constexpr (codes) {
-          m[i][j] |= std::uint32_t(FirstMoment::code(first_moment, of_m, Noise::first(bits))) << 8 * e;
-          v[i][j] |= std::uint32_t(SecondMoment::code(second_moment, of_v, Noise::second(bits))) << 8 * e;
-        } else {
+        for (int e = 0; e < 4; ++e) {
           const auto put = [&](uint2& to, bf16 x) { (e / 2 ? to.y : to.x) |= std::uint32_t(x.bits) << (e % 2 * 16); };
-          put(m[i][j], adamw::half_of(first_moment, Noise::first(bits)));
-          put(v[i][j], adamw::half_of(second_moment, Noise::second(bits)));
+          put(m[i][j], adamw::half_of(part(m_wide, 4 * j + e), Noise::first(bits[e])));
+          put(v[i][j], adamw::half_of(part(v_wide, 4 * j + e), Noise::second(bits[e])));
         }
       }
     }
