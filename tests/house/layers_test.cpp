@@ -92,7 +92,7 @@ TEST(Layers, ASourceForAnyCardReadsNoArchitecture) {
   int sources = 0;
   for (std::string op; std::getline(names, op, '|'); ++sources) EXPECT_EQ(asks("ops/" + op + "/" + op + "_cuda.cu"), Names{});
   EXPECT_GT(sources, 10);
-  EXPECT_TRUE(asks("ops/attention/decode/decode.cu").contains("gpu/launch_early.cuh"));
+  EXPECT_TRUE(asks("ops/attention/decode/decode.cu").contains("gpu/dependent_launch.cuh"));
 }
 
 TEST(Layers, EveryIncludeGoesDown) {

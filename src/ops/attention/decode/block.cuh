@@ -2,7 +2,7 @@
 #pragma once
 #include <numbers>
 
-#include "gpu/launch_early.cuh"
+#include "gpu/dependent_launch.cuh"
 #include "ops/attention/decode/line.cuh"
 #include "ops/attention/decode/sums.cuh"
 #include "ops/attention/softmax.cuh"

@@ -1,5 +1,5 @@
 // What packed documents and sinks need on a GPU beside the kernels of attention: lists of what each row sees, and dsink.
-#include "gpu/launch_early.cuh"
+#include "gpu/dependent_launch.cuh"
 #include "ops/attention/documents/documents.h"
 #include "ops/attention/on_stream.h"
 #include "ops/attention/sink.h"

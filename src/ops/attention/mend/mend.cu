@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/convert.h"
-#include "gpu/launch_early.cuh"
+#include "gpu/dependent_launch.cuh"
 #include "ops/attention/dropout.h"
 #include "ops/attention/on_stream.h"
 #include "ops/attention/sm80/blocks.h"

@@ -5,7 +5,7 @@
 #pragma once
 #include <algorithm>
 
-#include "gpu/launch_early.cuh"
+#include "gpu/dependent_launch.cuh"
 #include "ops/attention/sm90/fwd_ends.cuh"
 
 namespace headroom::attention::sm90 {

@@ -1,6 +1,6 @@
 // fwd_tiles.cuh — which block walks which query rows and which keys, in the three ways of tiles.h.
 #pragma once
-#include "gpu/launch_early.cuh"
+#include "gpu/dependent_launch.cuh"
 #include "gpu/tma.cuh"
 #include "ops/attention/sm90/fwd.h"
 #include "ops/attention/sm90/tiles.h"
