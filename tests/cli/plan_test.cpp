@@ -83,12 +83,12 @@ TEST_F(ModelProgram, WhereSeveralGpusAreTooFewItSaysHowManyWouldDo) {
   const std::string serving = "memory model --phase inference --model llama-3.1-70b --device h100 --batch 32 --len 8192 --gpus ";
   EXPECT_NE(said(serving + "2").find("As it is it takes 4 such GPUs (--gpus 4)."), std::string::npos);
   EXPECT_EQ(answer(serving + "4")["rows"][0]["fits"], true);
-  const std::string as_pytorch = "plan --as pytorch --model llama-3.1-8b --len 2048 --device 4090 --memory 16 --gpus ";
-  EXPECT_NE(
-      said(as_pytorch + "2 --batch 2").find("All parameters, FP32, AdamW, takes 32 such GPUs with a sequence each: --gpus 32 --batch 32."),
-      std::string::npos)
+  const std::string as_pytorch = "plan --as pytorch --model llama-3.1-70b --len 2048 --device 4090 --memory 24 --gpus ";
+  EXPECT_NE(said(as_pytorch + "2 --batch 2")
+                .find("All parameters, FP32, AdamW, takes 256 such GPUs with a sequence each: --gpus 256 --batch 256."),
+            std::string::npos)
       << said(as_pytorch + "2 --batch 2");
-  EXPECT_EQ(answer(as_pytorch + "32 --batch 32")["fits"], true);
+  EXPECT_EQ(answer(as_pytorch + "256 --batch 256")["fits"], true);
 }
 
 TEST_F(ModelProgram, ThePlanTriesEveryLeverAndTheAccountAgrees) {
@@ -116,7 +116,7 @@ TEST_F(ModelProgram, WhatDoesNotFitIsCodeThree) {
   answer("memory model --as pytorch --memory 0.3 --len 16" + small_model, 3);
   const Json attention = answer("memory attention --len 65536 --variant plain --memory 1", 3);
   EXPECT_EQ(attention["rows"][0]["status"], "oom");
-  answer("memory attention --len 1024,65536 --variant plain,flash --memory 1", 0);
+  answer("memory attention --len 1024,65536 --variant plain,flash --memory 3", 0);
   answer("plan --memory 0.5 --device h100" + small_model, 3);
 }
 
@@ -344,7 +344,7 @@ TEST_F(ModelProgram, WordsOfOtherProgramsAreTakenOrAnswered) {
   refused(one + "--gradient_checkpointing", 2, "--keep input is a checkpoint of each block");
   EXPECT_NE(answer("plan --as pytorch --model llama-3.1-8b --batch 4 --len 1024 --device 4090 --gpus 2 --most 1")["answer"]
                 .get<std::string>()
-                .find(", with LoRA of rank 16 (--lora 16"),
+                .find(", with LoRA of rank 16 (--parameters half --lora 16"),
             std::string::npos);
   EXPECT_EQ(answer("plan --as pytorch --model llama-3.1-8b --batch 2 --len 1024 --device 4090 --most 1")["fits"], true);
   refused("memory model --model small --device h100 --len 2k", 2, "'2k' is 2000 to some and 2048 to others");
@@ -362,7 +362,7 @@ TEST_F(ModelProgram, WordsOfOtherProgramsAreTakenOrAnswered) {
   refused("step --page", 2, "--out FILE.html writes a page");
   refused(one + "--page", 2, "A page to read is written by --out FILE.html");
   EXPECT_NE(answer("plan --as pytorch --model 8B --batch 16 --len 512 --gpus 8 --device h100 --most 1")["notes"].dump().find(
-                "LoRA and QLoRA are planned with DDP: each GPU holds all weights"),
+                "with DDP, where each GPU holds all weights"),
             std::string::npos);
   for (const std::string command : {"plan --as pytorch --most 1", "memory model --as pytorch --precision bf16 --lora 8", "memory model"}) {
     const std::string asked = command + " --batch 1 --len 512 --device h200 --model ";

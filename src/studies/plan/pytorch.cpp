@@ -123,7 +123,10 @@ std::optional<BestOfWay> best_of(const TrainingWay& way, const Plan& p, const La
         m.compile = pytorch::Compile::none, m.shard = engine::Sharding::none;
         m.precision = {half_of(p.device)}, m.parameters = way.parameters, m.adam = way.adam, m.in_backward = way.in_backward;
         m.lora = way.lora, m.base = way.base, m.loss = loss, m.keep = {keep}, m.batch = micro, m.accumulate = each / micro;
-        if (p.gpus > 1 && m.lora == 0) m.shard = engine::Sharding::everything;
+        if (p.gpus > 1 && m.base == pytorch::Base::precision) {
+          m.shard = engine::Sharding::everything;
+          if (m.lora > 0) m.parameters = pytorch::Parameters::half;  // FSDP2 gathers parameters of one type
+        }
         try {
           check(m);
         } catch (const Error&) { continue; }
@@ -133,7 +136,7 @@ std::optional<BestOfWay> best_of(const TrainingWay& way, const Plan& p, const La
         if (tried.fits && !fitting) fitting = tried;
         if (!least || tried.account.train_peak_bytes < least->account.train_peak_bytes) least = std::move(tried);
       }
-  if (!least) return least;
+  if (!least || (!fitting && p.gpus > 1 && way.base == pytorch::Base::four_bit)) return {};  // no GPU shards it
   const LanguageModel smallest = least->step;
   const std::uint64_t smallest_peak = least->account.train_peak_bytes;
   BestOfWay best = fitting ? *std::move(fitting) : *std::move(least);
@@ -362,9 +365,9 @@ Outcome plan_as_pytorch(const Plan& p) {
     for (const std::string& why : which_may_not_fit(ways, room)) r.add(Part{Note{why}});
     if (p.gpus > 1)
       r.add(
-          Part{Note{"LoRA and QLoRA are planned with DDP: each GPU holds all weights. headroom memory model --as pytorch --lora 16 "
-                    "--parameters half --shard "
-                    "everything shards LoRA's. An optimizer in backward is planned on one GPU."}});
+          Part{Note{"LoRA is planned with FSDP2 and its adapters in 16 bits; QLoRA, where it fits, with DDP, where each GPU holds all "
+                    "weights. An optimizer in "
+                    "backward is planned on one GPU."}});
     for (const std::string& why : why_no_times(ways)) r.add(Part{Note{why}});
     if (first != ways.end()) r.add(Part{Note{fmt::format("Its bytes, one by one: {}", command_of(p, first->step))}});
     if (std::any_of(ways.begin(), ways.end(), [](const BestOfWay& w) { return !measured_choices(w.step); }))
