@@ -249,21 +249,11 @@ void start(void (*kernel)(MendArgs), const MendArgs& a, Context& ctx) {
   (ctx.device.sm >= 90 ? launch_dependent<MendArgs> : launch<MendArgs>)(cuda_stream(ctx.stream), kernel, grid, a);
 }
 
-template <class F>
-void with_stored(DType t, F&& f) {
-  if (t == DType::bf16)
-    f.template operator()<bf16>();
-  else if (t == DType::f16)
-    f.template operator()<f16>();
-  else
-    f.template operator()<float>();
-}
-
 }  // namespace
 
 void mend_forward_on_gpu(const Problem& p, const Forward& t, const Lists& lists, Context& ctx) {
   if (p.documents == 0 || ctx.dry()) return;
-  with_stored(p.precision.dtype, [&]<class T>() { start(attention_mend_forward<T>, args_of(p, t, lists), ctx); });
+  with_float(p.precision.dtype, [&]<class T>() { start(attention_mend_forward<T>, args_of(p, t, lists), ctx); });
 }
 
 void mend_backward_on_gpu(const Problem& p, const Backward& t, const Lists& lists, Context& ctx) {
@@ -274,7 +264,7 @@ void mend_backward_on_gpu(const Problem& p, const Backward& t, const Lists& list
   a.dk = strided(t.dk);
   a.dv = strided(t.dv);
   a.dlse = t.dlse ? t.dlse.as<float>() : nullptr;
-  with_stored(p.precision.dtype, [&]<class T>() {
+  with_float(p.precision.dtype, [&]<class T>() {
     start(attention_mend_dq<T>, a, ctx);
     start(attention_mend_dk_dv<T>, a, ctx);
   });

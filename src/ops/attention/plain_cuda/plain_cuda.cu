@@ -129,20 +129,10 @@ unsigned blocks(std::int64_t n) {
   return unsigned(n);
 }
 
-template <class F>
-void with_served(DType t, F&& f) {
-  if (t == DType::bf16)
-    f.template operator()<bf16>();
-  else if (t == DType::f16)
-    f.template operator()<f16>();
-  else
-    f.template operator()<float>();
-}
-
 }  // namespace
 
 void softmax_rows(const Problem& p, const Band& band, const Tensor& s, const Tensor& probabilities, const Forward& t, cudaStream_t stream) {
-  with_served(p.precision.dtype, [&]<class T>() {
+  with_float(p.precision.dtype, [&]<class T>() {
     launch(stream, attention_plain_softmax<T>, {blocks(t.lse.count()), threads},
            {.s = s.as<float>(),
             .p = probabilities.as<T>(),
@@ -155,7 +145,7 @@ void softmax_rows(const Problem& p, const Band& band, const Tensor& s, const Ten
 }
 
 void softmax_rows_backward(const Problem& p, const Backward& t, const Scores& scores, cudaStream_t stream) {
-  with_served(p.precision.dtype, [&]<class T>() {
+  with_float(p.precision.dtype, [&]<class T>() {
     launch(stream, attention_plain_softmax_backward<T>, {blocks(p.lse_shape().count()), threads},
            {.p = t.saved.p.as<T>(),
             .o = t.o.as<T>(),
@@ -181,7 +171,7 @@ void softmax_rows_backward(const Problem& p, const Backward& t, const Scores& sc
 
 void store_rounded(const Tensor& from, const Tensor& to, cudaStream_t stream) {
   if (to.count() == 0) return;
-  with_served(to.dtype, [&]<class T>() {
+  with_float(to.dtype, [&]<class T>() {
     launch(stream, attention_plain_store<T>, {blocks(ceil_div(to.count(), threads)), threads},
            {.from = from.as<float>(),
             .to = to.as<T>(),

@@ -384,15 +384,17 @@ Value Eager::silu(const std::string& name, const Value& x) {
   });
 }
 
-Value Eager::square(const std::string& name, const Value& x) {  // g · (2 · x¹)
+Value Eager::square(const std::string& name, const Value& x) { return powered(name, x, "x to the 1", "2 x"); }
+
+Value Eager::powered(const std::string& name, const Value& x, const char* lower, const char* times_lower) {  // of xⁿ: g · (n · xⁿ⁻¹)
   const Value out = fresh(name, x.dtype, x.shape);
   ran(Kernel::pointwise, out, x);
-  return record(name, out, {x}, [this, x = x.saved(), name = full(name)](const Value& g) {
-    const Value power = make("x to the 1", x.dtype, x.shape), twice = make("2 x", x.dtype, x.shape);
+  return record(name, out, {x}, [this, x = x.saved(), name = full(name), lower, times_lower](const Value& g) {
+    const Value power = make(lower, x.dtype, x.shape), times = make(times_lower, x.dtype, x.shape);
     const Value d = make("d(" + name + ")", g.dtype, g.shape);
     ran(Kernel::pointwise, power, x);
-    ran(Kernel::pointwise, twice, power);
-    ran(Kernel::pointwise, d, g, twice);
+    ran(Kernel::pointwise, times, power);
+    ran(Kernel::pointwise, d, g, times);
     return Node::Gradients{d};
   });
 }

@@ -96,6 +96,8 @@ class Eager : public Engine {
   Value written_out_gelu(const std::string& name, const Value& x);
 
  private:
+  Value powered(const std::string& name, const Value& x, const char* lower,
+                const char* times_lower);  // autograd's names of xⁿ⁻¹ and n · xⁿ⁻¹
   Value parts_of_sums(std::int64_t rows, std::int64_t columns);
   std::string full(const std::string& name) const { return layer_ < 0 ? name : "block " + std::to_string(layer_) + " " + name; }
   Value fresh(const std::string& name, DType t, Shape s) { return make(full(name), t, s); }

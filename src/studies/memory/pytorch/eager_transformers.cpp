@@ -121,18 +121,8 @@ Value Eager::for_each_head(const std::string& name, const Value& x, std::int64_t
   });
 }
 
-Value Eager::cubed(const std::string& name, const Value& given) {  // g · (3 · x²), in FP32 under autocast
-  const Value x = autocast_ ? cast(name + " input as fp32", given, DType::f32) : given;
-  const Value out = fresh(name, x.dtype, x.shape);
-  ran(Kernel::pointwise, out, x);
-  return record(name, out, {x}, [this, x = x.saved(), name = full(name)](const Value& g) {
-    const Value power = make("x to the 2", x.dtype, x.shape), thrice = make("3 x²", x.dtype, x.shape);
-    const Value d = make("d(" + name + ")", g.dtype, g.shape);
-    ran(Kernel::pointwise, power, x);
-    ran(Kernel::pointwise, thrice, power);
-    ran(Kernel::pointwise, d, g, thrice);
-    return Node::Gradients{d};
-  });
+Value Eager::cubed(const std::string& name, const Value& x) {  // in FP32 under autocast
+  return powered(name, autocast_ ? cast(name + " input as fp32", x, DType::f32) : x, "x to the 2", "3 x²");
 }
 
 // transformers' NewGELUActivation: x/2 · (1 + tanh(√(2/π) · (x + 0.0447 x³))).
