@@ -134,12 +134,16 @@ static inline headroom_tensor headroom_contiguous(void* data, headroom_dtype dty
  *   dropout     a probability is dropped with this chance, and the others grow so that the mean stays. Which ones is a function of seed, offset,
  *               batch, head, row and key alone (Philox 4x32-10): the same on every device. Backward is given forward's seed and offset.
  *   pages       K and V are [pages, page, kv_heads, head_dim]; pages[b][n] is the one that has keys n * page ... of row b. Forward only.
+ *   quantise    HEADROOM_QUANTISE_FP8: the call rounds Q, K and V to 8 bits (E4M3), with a scale for each head of each row of the batch, and
+ *               multiplies those. Every tensor is bf16. Forward only: the error is that of 8 bits. The workspace has the copies. Hopper has
+ *               kernels for it (head dims that are multiples of 16, up to 256); a CPU computes the same, slowly.
  * On the CPU wrong lists are refused. On a GPU they are not checked: kernels stay inside the tensors, and the result is undefined. */
 
 typedef enum headroom_mask { HEADROOM_MASK_FULL = 0, HEADROOM_MASK_CAUSAL = 1, HEADROOM_MASK_WINDOW = 2 } headroom_mask;
 typedef enum headroom_align { HEADROOM_BOTTOM_RIGHT = 0, HEADROOM_TOP_LEFT = 1 } headroom_align;
 typedef enum headroom_pass { HEADROOM_FORWARD = 0, HEADROOM_BACKWARD = 1 } headroom_pass;
 typedef enum headroom_math { HEADROOM_MATH_EXACT = 0, HEADROOM_MATH_TF32 = 1 } headroom_math;
+typedef enum headroom_quantise { HEADROOM_QUANTISE_NOTHING = 0, HEADROOM_QUANTISE_FP8 = 1 } headroom_quantise;
 
 typedef struct headroom_attention_problem {
   uint32_t struct_size;
@@ -162,9 +166,11 @@ typedef struct headroom_attention_problem {
   int64_t documents;     /* packed documents in each row of the batch; 0: not packed */
   int64_t page, pages;   /* positions in a page, and the number of pages; 0: K and V are not paged */
   float dropout;         /* the chance that a probability is dropped: at least 0, below 1, in steps of 1/65536 */
+  int32_t unused;        /* not read */
+  int32_t quantise;      /* a headroom_quantise: what the call makes of Q, K and V before it multiplies them */
 } headroom_attention_problem;
 #define HEADROOM_ATTENTION_PROBLEM_INIT \
-  { sizeof(headroom_attention_problem), HEADROOM_F32, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+  { sizeof(headroom_attention_problem), HEADROOM_F32, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Bits of `flags`. HEADROOM_TRUST_POINTERS: the caller knows on which device its pointers are; the driver is not asked. */
 enum { HEADROOM_TRUST_POINTERS = 1 };

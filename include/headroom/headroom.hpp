@@ -161,7 +161,7 @@ class Attention {
         problem_(problem),
         saved_(context, api::saved_bytes(context, problem)),
         workspace_(context, std::max(api::workspace_bytes(context, problem, HEADROOM_FORWARD),
-                                     problem.page ? 0 : api::workspace_bytes(context, problem, HEADROOM_BACKWARD))) {}
+                                     problem.page || problem.quantise ? 0 : api::workspace_bytes(context, problem, HEADROOM_BACKWARD))) {}
 
   void forward(const Forward& t, void* stream = nullptr) {
     headroom_attention_forward_arguments a{};

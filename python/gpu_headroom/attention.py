@@ -84,7 +84,7 @@ def checked_context(context, device="cpu"):
 
 def make_problem(
     q_shape, k_shape, dtype, mask="full", scale=None, variant=None, deterministic=False, tf32=False, dim_v=None, softcap=0.0,
-    sink=False, documents=0, pages_of_sequence=0, dropout=0.0,
+    sink=False, documents=0, pages_of_sequence=0, dropout=0.0, quantise=None,
 ):  # fmt: skip
     """The C interface's words for a problem; shapes are [batch, len, heads, head_dim], of k in pages [pages, page, heads, head_dim]."""
     q_shape, k_shape = read_shape(q_shape, "q"), read_shape(k_shape, "k")
@@ -101,6 +101,8 @@ def make_problem(
         raise ValueError(f"softcap is {softcap!r}: a number above 0, or 0 for none")
     if isinstance(dropout, bool) or not isinstance(dropout, numbers.Real) or not 0 <= dropout < 1:
         raise ValueError(f"dropout is {dropout!r}: a number, at least 0 and below 1")
+    quantised = words.quantise_to(quantise)
+    words.check_quantised(quantised, dtype)
     if dim_v is not None:
         dim_v = lib.whole(dim_v, "dim_v", 1, 1 << 20, "the head_dim of v, or None for that of q")
     return lib.Problem(
@@ -111,6 +113,7 @@ def make_problem(
         variant=variant.encode() if variant else None, math=int(bool(tf32)),
         window_after=after, head_dim_v=0 if dim_v is None else dim_v, softcap=softcap, sink=int(bool(sink)),
         documents=documents, page=k_shape[1] if paged else 0, pages=k_shape[0] if paged else 0, dropout=dropout,
+        quantise=quantised,
     )  # fmt: skip
 
 
@@ -192,14 +195,15 @@ class Attention:
     """One problem: its shapes, its memory needs, and its passes. Arrays given later have the shapes given here.
 
     sink: whether there is one. documents: how many in each row of the batch. pages_of_sequence: of a cache in pages, how many a
-    sequence may have; k_shape is then [pages, page, kv_heads, head_dim].
+    sequence may have; k_shape is then [pages, page, kv_heads, head_dim]. quantise: as in attention_forward.
     Any number of threads may use one object at once: each call has workspace of its own.
     """
 
     def __init__(
         self, q_shape: Sequence[int], k_shape: Sequence[int], dtype: Any = "float32", mask: str = "full", scale: Optional[float] = None,
         variant: Optional[str] = None, deterministic: bool = False, context: Optional[lib.Context] = None, dim_v: Optional[int] = None,
-        softcap: float = 0.0, sink: bool = False, documents: int = 0, pages_of_sequence: int = 0, dropout: float = 0.0, **misspelt: NoReturn,
+        softcap: float = 0.0, sink: bool = False, documents: int = 0, pages_of_sequence: int = 0, dropout: float = 0.0,
+        quantise: Optional[str] = None, **misspelt: NoReturn,
     ) -> None:  # fmt: skip
         if misspelt:
             words.refuse(Attention, misspelt, words.OF_ARRAYS)
@@ -207,13 +211,13 @@ class Attention:
         self.dtype = _dtype_named(dtype)
         self.problem = make_problem(
             q_shape, k_shape, self.dtype, mask, scale, variant, deterministic, dim_v=dim_v, softcap=softcap, sink=sink, documents=documents,
-            pages_of_sequence=pages_of_sequence, dropout=dropout,
+            pages_of_sequence=pages_of_sequence, dropout=dropout, quantise=quantise,
         )  # fmt: skip
         self._q_shape, self._k_shape = read_shape(q_shape, "q"), read_shape(k_shape, "k")
         of_v = self._q_shape[3] if dim_v is None else dim_v
         self._o_shape, self._v_shape = (*self._q_shape[:3], of_v), (*self._k_shape[:3], of_v)
         self.saved_bytes = bytes_of("headroom_attention_saved_bytes", self.context, self.problem)
-        passes = (0,) if pages_of_sequence else (0, 1)  # pages are of a cache, which has no backward
+        passes = (0,) if pages_of_sequence or quantise else (0, 1)  # a cache in pages and fp8 have no backward
         self.workspace_bytes = max(bytes_of("headroom_attention_workspace_bytes", self.context, self.problem, i) for i in passes)
         self._small = {}  # type and shape of what the problem asks for beside q, k and v
         if sink:
@@ -289,6 +293,8 @@ class Attention:
         self._check(views["d_o"], "d_o", self._o_shape)
         if "pages" in self._small:
             raise ValueError("a cache in pages has no backward: pass k and v as they are, [batch, len, heads, head_dim]")
+        if self.problem.quantise:
+            raise ValueError("attention in fp8 has no backward: leave quantise out where you need gradients")
         views.update(self._small_views(forward._with, told))
         views["lse"] = arrays.view(forward.lse, "lse", told)
         if dlse is not None:
@@ -338,7 +344,7 @@ def _documents(cu_seqlens):
 def attention_forward(
     q: Array, k: Array, v: Array, *, mask: str = "full", scale: Optional[float] = None, variant: Optional[str] = None,
     deterministic: bool = False, context: Optional[lib.Context] = None, softcap: float = 0.0, sink: Any = None, cu_seqlens_q: Any = None,
-    cu_seqlens_k: Any = None, dropout: float = 0.0, seed: int = 0, offset: int = 0, **misspelt: NoReturn,
+    cu_seqlens_k: Any = None, dropout: float = 0.0, seed: int = 0, offset: int = 0, quantise: Optional[str] = None, **misspelt: NoReturn,
 ) -> Forward[Array]:  # fmt: skip
     """O = softmax(scale * Q K^T + mask) V, exactly. Returns a Forward: .o, .lse, .backward(d_o).
 
@@ -347,6 +353,7 @@ def attention_forward(
     sink: float32 [heads]. cu_seqlens_q, cu_seqlens_k: int32 [batch, documents + 1], or [documents + 1] for a batch of 1.
     dropout: the chance of a probability to be dropped, in steps of 1/65536; seed and offset, of 64 bits, say which: take others for each call.
     variant: a name or family that explain() lists. deterministic: the same bits on every run, or an Error.
+    quantise: "fp8" rounds q, k and v, which are bfloat16, to 8 bits with a scale for each head, and multiplies those. Forward only.
     """
     if misspelt:
         words.refuse(attention_forward, misspelt, words.OF_ARRAYS)
@@ -356,6 +363,7 @@ def attention_forward(
     of = Attention(
         of_q.shape, of_k.shape, of_q.dtype, mask, scale, variant, deterministic, checked_context(context, of_q.device), of_v.shape[3],
         softcap, sink is not None, 0 if cu_seqlens_q is None else _documents(cu_seqlens_q), dropout=dropout,
+        quantise=quantise,
     )  # fmt: skip
     return of.forward(q, k, v, sink, cu_seqlens_q, cu_seqlens_k, seed=seed, offset=offset)
 
@@ -405,7 +413,7 @@ def explain(
     q: Any, k: Any, v: Any = None, *, dtype: Any = None, mask: str = "full", scale: Optional[float] = None, variant: Optional[str] = None,
     deterministic: bool = False, tf32: bool = False, dim_v: Optional[int] = None, softcap: float = 0.0, sink: Any = False,
     documents: int = 0, pages_of_sequence: int = 0, context: Optional[lib.Context] = None, cu_seqlens_q: Any = None, cu_seqlens_k: Any = None,
-    dropout: float = 0.0, **misspelt: NoReturn,
+    dropout: float = 0.0, quantise: Optional[str] = None, **misspelt: NoReturn,
 ) -> str:  # fmt: skip
     """One line per variant for a problem, best first: chosen, serves too, or why it cannot.
 
@@ -427,6 +435,6 @@ def explain(
     has_sink = sink if isinstance(sink, bool) else sink is not None
     problem = make_problem(
         q, k, _dtype_named("float32" if dtype is None else dtype), mask, scale, variant, deterministic, tf32, dim_v, softcap, has_sink,
-        documents, pages_of_sequence, dropout,
+        documents, pages_of_sequence, dropout, quantise,
     )  # fmt: skip
     return explained(checked_context(context, device), problem)

@@ -84,6 +84,23 @@ def dtype(word):
     return _DTYPES.get(name, name)
 
 
+def quantise_to(word):
+    """The C interface's word for what Q, K and V are rounded to: None or "fp8"."""
+    if word is None:
+        return 0
+    if not isinstance(word, str):
+        raise TypeError(f"quantise is a {type(word).__name__}: 'fp8', or None for nothing")
+    if word != "fp8":
+        raise ValueError(f"quantise is {word!r}: 'fp8', or None for nothing")
+    return 1
+
+
+def check_quantised(code, dtype):
+    """Only bfloat16 is rounded to 8 bits, because the result is bfloat16."""
+    if code and dtype != "bfloat16":
+        raise TypeError(f"quantise='fp8' takes bfloat16 and gives bfloat16, and q is {dtype}: pass q, k and v as bfloat16")
+
+
 def precision(word):
     """A precision as the C interface says it, of its own words and of dtypes; also of a list of them."""
     if isinstance(word, (list, tuple)):

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "capi/attention_call.h"
+#include "ops/attention/fp8/forward.h"
 
 using namespace headroom;
 using namespace headroom::capi;
@@ -14,11 +15,16 @@ namespace {
 
 static_assert(int(MaskKind::causal) == HEADROOM_MASK_CAUSAL && int(MaskKind::window) == HEADROOM_MASK_WINDOW);
 static_assert(int(Math::exact) == HEADROOM_MATH_EXACT && int(Math::tf32) == HEADROOM_MATH_TF32);
+static_assert(int(QuantiseTo::nothing) == HEADROOM_QUANTISE_NOTHING && int(QuantiseTo::fp8) == HEADROOM_QUANTISE_FP8);
 static_assert(int(Align::top_left) == HEADROOM_TOP_LEFT && int(Pass::backward) == HEADROOM_BACKWARD);
 
 struct Asked {
   Problem problem;
   std::string_view variant;
+  QuantiseTo quantise = QuantiseTo::nothing;
+
+  bool in_fp8() const { return quantise == QuantiseTo::fp8; }
+  Problem of_variant() const { return in_fp8() ? attention::in_fp8(problem) : problem; }
 };
 
 Asked read_problem(const headroom_attention_problem* from) {
@@ -45,15 +51,18 @@ Asked read_problem(const headroom_attention_problem* from) {
   a.problem.deterministic = p.deterministic != 0;
   check(!p.variant || *p.variant, Code::bad_argument, "problem.variant is empty (an unset variable?); name one, or pass NULL for the best");
   if (p.variant) a.variant = p.variant;
+  a.quantise = one_of<QuantiseTo>(p.quantise, 2, "problem.quantise");
   check(a.problem);
   return a;
 }
 
-// Pages are of a cache: no variant has a backward for them, and none is asked for.
-Pass last_pass(const Problem& p) { return p.page ? Pass::forward : Pass::backward; }
+// No variant has a backward for a cache in pages, nor in fp8, and none is asked for.
+Pass last_pass(const Asked& a) { return a.problem.page || a.in_fp8() ? Pass::forward : Pass::backward; }
 
 const Variant& chosen(const Asked& a, const headroom_context& c, Pass pass = Pass::forward) {
-  return choose(a.problem, c.device, a.variant, std::max(pass, last_pass(a.problem)));
+  check(pass == Pass::forward || !a.in_fp8(), Code::unsupported,
+        "attention: problem.quantise is fp8, which has no backward: set it to HEADROOM_QUANTISE_NOTHING in both passes to train");
+  return choose(a.of_variant(), c.device, a.variant, std::max(pass, last_pass(a)));
 }
 
 template <class Arguments>
@@ -71,9 +80,10 @@ std::size_t bytes_to_save(const Variant& v, const Problem& p, headroom_context& 
 std::string explained(const Asked& a, const Device& device) {
   std::string text;
   bool found = false;
+  const Problem p = a.of_variant();
   for (const Variant& v : variants()) {
-    Support s = v.supports(a.problem, device, Pass::forward);
-    if (s && last_pass(a.problem) == Pass::backward) s = v.supports(a.problem, device, Pass::backward);
+    Support s = v.supports(p, device, Pass::forward);
+    if (s && last_pass(a) == Pass::backward) s = v.supports(p, device, Pass::backward);
     if (s && !a.variant.empty() && a.variant != v.name && a.variant != v.family)
       s = Support::no(fmt::format("not asked for ({})", a.variant));
     text += fmt::format("{}: {}\n", v.name, !s ? s.why : found ? "serves too" : "chosen");
@@ -89,7 +99,7 @@ void run_once(headroom_context* context, const headroom_attention_problem* probl
   const Asked a = read_problem(problem);
   const Arguments t = read_arguments(arguments);
   Pointers at{};
-  run(checked(c, a.problem, chosen(a, c, pass), t, at), at, t.stream);
+  run(checked(c, a.problem, a.quantise, chosen(a, c, pass), t, at), at, t.stream);
 }
 
 template <class Arguments>
@@ -99,7 +109,7 @@ void make_call(headroom_context* context, const headroom_attention_problem* prob
   auto& c = usable(context);
   const Asked a = read_problem(problem);
   Pointers at{};
-  const auto call = checked(c, a.problem, chosen(a, c, pass), read_arguments(arguments), at);
+  const auto call = checked(c, a.problem, a.quantise, chosen(a, c, pass), read_arguments(arguments), at);
   check_dry(call);
   *out = new headroom_attention_call(call);
 }
@@ -112,7 +122,10 @@ headroom_status headroom_attention_workspace_bytes(headroom_context* context, co
     auto& c = usable(context);
     const Asked a = read_problem(problem);
     const auto which = one_of<Pass>(pass, 2, "pass");
-    given(bytes, "bytes") = workspace_bytes(chosen(a, c, which), a.problem, c.device, which, c.threads.count());
+    const Variant& how = chosen(a, c, which);
+    const int workers = c.threads.count();
+    given(bytes, "bytes") =
+        a.in_fp8() ? workspace_bytes_in_fp8(how, a.problem, c.device, workers) : workspace_bytes(how, a.problem, c.device, which, workers);
   });
 }
 
@@ -120,7 +133,7 @@ headroom_status headroom_attention_saved_bytes(headroom_context* context, const 
   return guard([&] {
     auto& c = usable(context);
     const Asked a = read_problem(problem);
-    given(bytes, "bytes") = bytes_to_save(chosen(a, c), a.problem, c);
+    given(bytes, "bytes") = bytes_to_save(chosen(a, c), a.of_variant(), c);
   });
 }
 

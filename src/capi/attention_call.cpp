@@ -5,6 +5,7 @@
 
 #include "gpu/caller.h"
 #include "ops/attention/extras.h"
+#include "ops/attention/fp8/forward.h"
 
 namespace headroom::capi {
 
@@ -130,11 +131,11 @@ void check_not_given(bool asked, const Tensor& t, const char* name, const char* 
 }
 
 template <class Arguments>
-headroom_attention_call checked_as(headroom_context& c, const Problem& p, const Variant& how, Pass pass, std::span<const Part> parts,
-                                   const Arguments& a, Pointers& at) {
+headroom_attention_call checked_as(headroom_context& c, const Problem& p, QuantiseTo quantise, const Variant& how, Pass pass,
+                                   std::span<const Part> parts, const Arguments& a, Pointers& at) {
   check((a.flags & ~std::uint32_t(HEADROOM_TRUST_POINTERS)) == 0, Code::unsupported, "arguments.flags is {}, this library knows only {}",
         a.flags, int(HEADROOM_TRUST_POINTERS));
-  headroom_attention_call call{c, p, how, pass, a.flags, parts, {}, {}, a.seed, a.offset};
+  headroom_attention_call call{c, p, quantise, how, pass, a.flags, parts, {}, {}, a.seed, a.offset};
   const auto* bytes = reinterpret_cast<const unsigned char*>(&a);
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const Part& part = parts[i];
@@ -260,6 +261,8 @@ void run_forward(const headroom_attention_call& call, const Tensors& t, Arena& s
   check_not_given(p.page > 0, with.pages, "pages", "page");
   check_not_given(p.dropout != 0, with.random, "random", "dropout");
   Context saving{saved_arena, ctx.device, ctx.threads};
+  if (call.quantise == QuantiseTo::fp8)  // whose variants save nothing
+    return forward_in_fp8(call.how, p, {t[q], t[k], t[v], t[o], t[lse], {}, with}, ctx);
   attention::forward(call.how, p, {t[q], t[k], t[v], t[o], t[lse], make_saved(call.how, p, saving), with}, ctx);
 }
 
@@ -287,14 +290,14 @@ void run_pass(const headroom_attention_call& call, const Tensors& t, Arena& save
 DType dtype_of(std::int32_t value, const char* name) { return dtypes[one_of<headroom_dtype>(value, 4, name)]; }
 DType dtype_of_problem(std::int32_t value, const char* name) { return dtypes[one_of<headroom_dtype>(value, 3, name)]; }
 
-headroom_attention_call checked(headroom_context& c, const Problem& p, const Variant& how, const headroom_attention_forward_arguments& a,
-                                Pointers& at) {
-  return checked_as(c, p, how, Pass::forward, of_forward::parts, a, at);
+headroom_attention_call checked(headroom_context& c, const Problem& p, QuantiseTo quantise, const Variant& how,
+                                const headroom_attention_forward_arguments& a, Pointers& at) {
+  return checked_as(c, p, quantise, how, Pass::forward, of_forward::parts, a, at);
 }
 
-headroom_attention_call checked(headroom_context& c, const Problem& p, const Variant& how, const headroom_attention_backward_arguments& a,
-                                Pointers& at) {
-  return checked_as(c, p, how, Pass::backward, of_backward::parts, a, at);
+headroom_attention_call checked(headroom_context& c, const Problem& p, QuantiseTo quantise, const Variant& how,
+                                const headroom_attention_backward_arguments& a, Pointers& at) {
+  return checked_as(c, p, quantise, how, Pass::backward, of_backward::parts, a, at);
 }
 
 void check_dry(const headroom_attention_call& call) {

@@ -15,6 +15,7 @@ struct Part {
   std::size_t at;  // offset of its headroom_tensor or headroom_memory in the struct
   Use use;
 };
+enum class QuantiseTo : std::uint8_t { nothing, fp8 };  // a headroom_quantise
 constexpr std::size_t most_parts = 17;
 using Pointers = std::array<void*, most_parts>;
 
@@ -22,7 +23,8 @@ using Pointers = std::array<void*, most_parts>;
 
 struct headroom_attention_call {
   headroom_context& context;
-  headroom::attention::Problem problem;
+  headroom::attention::Problem problem;  // of the caller's tensors
+  headroom::capi::QuantiseTo quantise;
   const headroom::attention::Variant& how;
   headroom::attention::Pass pass;
   std::uint32_t flags;
@@ -35,9 +37,9 @@ struct headroom_attention_call {
 namespace headroom::capi {
 
 // Everything that does not depend on where the tensors are is checked; `at` becomes where the arguments say they are.
-headroom_attention_call checked(headroom_context&, const attention::Problem&, const attention::Variant&,
+headroom_attention_call checked(headroom_context&, const attention::Problem&, QuantiseTo, const attention::Variant&,
                                 const headroom_attention_forward_arguments&, Pointers& at);
-headroom_attention_call checked(headroom_context&, const attention::Problem&, const attention::Variant&,
+headroom_attention_call checked(headroom_context&, const attention::Problem&, QuantiseTo, const attention::Variant&,
                                 const headroom_attention_backward_arguments&, Pointers& at);
 
 void check_dry(const headroom_attention_call&);  // throws what running it would refuse for any pointers

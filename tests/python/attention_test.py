@@ -113,6 +113,29 @@ class AttentionTest(unittest.TestCase):
         self.assertEqual(o.dtype, np.uint16)
         self.assert_near((o.astype(np.uint32) << 16).view(np.float32), reference(*rounded, causal=False)[0], 5e-2)
 
+    def test_in_fp8(self):
+        q, k, v, d_o = inputs()
+        bits = [(x.view(np.uint32) >> 16).astype(np.uint16) for x in (q, k, v, d_o)]
+        exact = reference(*[(b.astype(np.uint32) << 16).view(np.float32) for b in bits], causal=True)[0]
+        r = hr.attention_forward(*bits[:3], mask="causal", quantise="fp8")
+        o = (r.o.astype(np.uint32) << 16).view(np.float32)
+        size = np.sqrt((exact**2).mean())
+        self.assertLess(np.sqrt(((o - exact) ** 2).mean()), 0.08 * size)  # E4M3 has 3 bits after the first
+        bf16 = (hr.attention_forward(*bits[:3], mask="causal").o.astype(np.uint32) << 16).view(np.float32)
+        self.assertGreater(np.sqrt(((o - exact) ** 2).mean()), 2 * np.sqrt(((bf16 - exact) ** 2).mean()), "these were not 8 bits")
+        with self.assertRaisesRegex(ValueError, "attention in fp8 has no backward: leave quantise out"):
+            r.backward(bits[3])
+        self.assertIn("flash_fp8: chosen", hr.explain(*bits[:3], quantise="fp8"))
+        for error, words, options in (
+            (TypeError, "quantise='fp8' takes bfloat16 and gives bfloat16, and q is float32", dict(quantise="fp8")),
+            (ValueError, "quantise is 'fp4': 'fp8', or None for nothing", dict(quantise="fp4")),
+            (TypeError, "quantise is a int: 'fp8', or None", dict(quantise=8)),
+        ):
+            with self.assertRaisesRegex(error, words):
+                hr.attention_forward(q, k, v, **options)
+        with self.assertRaisesRegex(hr.Error, "soft capping is not served"):
+            hr.attention_forward(*bits[:3], softcap=30.0, quantise="fp8")
+
     def test_a_strided_view_is_read_in_place(self):
         q, k, v, _ = inputs()
         wide = np.zeros((2, 66, 4, 16), np.float32)

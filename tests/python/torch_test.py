@@ -51,6 +51,34 @@ class AttentionTest(Base):
             for g, w in zip(torch.autograd.grad(o.sum(), [q, k, v]), want):
                 self.assertTrue(torch.equal(g, w))
 
+    def test_in_fp8(self):
+        hopper = torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)
+        for device in ["cpu", "cuda"] if hopper else ["cpu"]:
+            q, k, v = tensors(device, torch.bfloat16, dim=64, grad=False)
+            want, want_lse = reference(q, k, v, is_causal=True)
+            for _ in range(2):  # the second call finds the first one's
+                o, lse = ht.attention(q, k, v, is_causal=True, return_lse=True, quantise="fp8")
+                self.assertEqual(o.dtype, torch.bfloat16)
+                off = (o.double().cpu() - want).square().mean().sqrt() / want.square().mean().sqrt()
+                self.assertLess(off, 0.08)  # E4M3 has 3 bits after the first
+                self.assertGreater(off, 0.01, "these were not 8 bits")
+                self.assertLess((lse.double().cpu() - want_lse).abs().max(), 0.5)
+            compiled = torch.compile(lambda *x: ht.attention(*x, is_causal=True, quantise="fp8"), fullgraph=True, backend="eager")
+            self.assertTrue(torch.equal(compiled(q, k, v), o))
+            self.assertIn("fp8: chosen", ht.explain(q, k, v, quantise="fp8"))
+            needs = q.clone().requires_grad_()
+            with self.assertRaisesRegex(ValueError, r"no gradients, and a tensor requires one: call it under torch.no_grad\(\)"):
+                ht.attention(needs, k, v, is_causal=True, quantise="fp8")
+            with torch.no_grad():
+                self.assertTrue(torch.equal(ht.attention(needs, k, v, is_causal=True, quantise="fp8"), o))
+            with self.assertRaisesRegex(hr.Error, "attention in fp8 has no backward|which has no backward"):
+                torch.ops.headroom.attention_backward(o, None, q, k, v, o, lse, None, None, None, None, *checks.options_of(
+                    True, None, None, "top-left", "bhld", None, False, None, quantise="fp8"))  # fmt: skip
+        with self.assertRaisesRegex(TypeError, "quantise='fp8' takes bfloat16 and gives bfloat16, and q is float32"):
+            ht.attention(*tensors(grad=False), quantise="fp8")
+        with self.assertRaisesRegex(ValueError, "quantise is 'int8': 'fp8', or None for nothing"):
+            ht.attention(*tensors(dtype=torch.bfloat16, grad=False), quantise="int8")
+
     def test_any_strides(self):
         for device, dtype in itertools.product(DEVICES, (torch.float32, torch.bfloat16)):
             q, k, v = tensors(device, dtype, grad=False)

@@ -78,22 +78,22 @@ class _Call:
 
     def __init__(self, context, device, shapes, torch_dtype, options, heads_first, tf32, with_, order):
         (batch, heads, len_q, dim), (k_batch, kv_heads, len_k, dim_v) = shapes
-        mask, top_left, window, after, softcap, scale, variant, deterministic, dropout = options
+        mask, top_left, window, after, softcap, scale, variant, deterministic, dropout, fp8 = options
         has_sink, documents, pages_of_sequence = with_
         self.context, self.device, self.heads_first, self.dtype = context, device, heads_first, torch_dtype
         self.cuda, self.size = device.type == "cuda", torch_dtype.itemsize
         self.problem = arrays_attention.make_problem(
             (batch, len_q, heads, dim), (k_batch, len_k, kv_heads, dim), NAMES[torch_dtype], "full", scale, variant or "flash",
-            deterministic, tf32, dim_v, softcap, has_sink, documents, pages_of_sequence,
+            deterministic, tf32, dim_v, softcap, has_sink, documents, pages_of_sequence, quantise="fp8" if fp8 else None,
         )  # fmt: skip
         self.problem.mask, self.problem.align, self.problem.window, self.problem.window_after = mask, int(top_left), window, after
         self.problem.dropout = dropout
         saved = arrays_attention.bytes_of("headroom_attention_saved_bytes", context, self.problem)
         if saved:
             raise ValueError(f"variant '{variant}' keeps {saved} bytes beside q, k, v, o and lse: gpu_headroom.torch serves flash variants")
-        self.workspace = [
-            arrays_attention.bytes_of("headroom_attention_workspace_bytes", context, self.problem, i)
-            for i in ((0,) if pages_of_sequence else (0, 1))
+        self.workspace = [  # of forward and of backward, which a cache in pages and fp8 do not have
+            0 if i and (pages_of_sequence or fp8) else arrays_attention.bytes_of("headroom_attention_workspace_bytes", context, self.problem, i)
+            for i in (0, 1)
         ]
         self.more = has_sink or documents > 0 or pages_of_sequence > 0 or dropout != 0
         o = like(torch.empty((batch, heads, len_q, dim) if heads_first else (batch, len_q, heads, dim), device="meta"), heads_first, dim_v, order)
@@ -263,6 +263,7 @@ class Options(NamedTuple):
     tf32: int
     order: int = 0
     dropout: float = 0.0
+    fp8: bool = False
 
 
 def call_of(q, k, v, sink, cu_q, cu_k, pages, random, *options):
@@ -270,7 +271,7 @@ def call_of(q, k, v, sink, cu_q, cu_k, pages, random, *options):
     rows, positions = (1, 2) if o.heads_first else (2, 1)
     a, b = q.shape, k.shape
     shapes = (a[0], a[rows], a[positions], a[3]), (b[0], b[rows], b[positions], v.shape[3])
-    kept = (o.mask, o.top_left, o.window, o.after, o.softcap, o.scale, o.variant, o.deterministic, o.dropout)
+    kept = (o.mask, o.top_left, o.window, o.after, o.softcap, o.scale, o.variant, o.deterministic, o.dropout, o.fp8)
     with_ = sink is not None, 0 if cu_q is None else cu_q.shape[1] - 1, 0 if pages is None else pages.shape[1]
     return _call(context_of(q), q.device, shapes, q.dtype, kept, o.heads_first, tf32_of(o.tf32, q), with_, o.order)
 

@@ -97,7 +97,7 @@ def window_of(window):
     return before, after
 
 
-def options_of(is_causal, scale, window, align, layout, variant, deterministic, tf32, softcap=0.0, order=0, dropout=0.0):
+def options_of(is_causal, scale, window, align, layout, variant, deterministic, tf32, softcap=0.0, order=0, dropout=0.0, quantise=None):
     if align not in ("top-left", "bottom-right"):
         raise ValueError(f"align '{align}': top-left (torch's: row i sees keys up to i) or bottom-right (the last row sees the last key)")
     if not isinstance(is_causal, bool):
@@ -119,7 +119,7 @@ def options_of(is_causal, scale, window, align, layout, variant, deterministic, 
     width, after = (0, 0) if window is None else both
     scale = None if scale is None else float(scale)
     return (mask, align == "top-left" and mask != 0, width, after, float(softcap), scale, layout == "bhld", variant or "", bool(deterministic),
-            -1 if tf32 is None else int(bool(tf32)), order, float(dropout))  # fmt: skip
+            -1 if tf32 is None else int(bool(tf32)), order, float(dropout), bool(words.quantise_to(quantise)))  # fmt: skip
 
 
 def listed(name, t, q, shape):
@@ -157,6 +157,16 @@ def _with(q, heads, sink, cu_q, cu_k):
     if cu_q.shape != cu_k.shape:
         raise ValueError(f"gpu_headroom.torch: cu_seqlens_q is {tuple(cu_q.shape)} and cu_seqlens_k is {tuple(cu_k.shape)}: they must agree")
     return sink, cu_q, cu_k
+
+
+def check_quantise(quantise, tensors):
+    """Attention in fp8 takes bfloat16 and has no gradients."""
+    words.check_quantised(words.quantise_to(quantise), NAMES[tensors[0].dtype])
+    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors):
+        raise ValueError(
+            "gpu_headroom.torch.attention: attention in fp8 has no gradients, and a tensor requires one: call it under torch.no_grad(), or "
+            "leave quantise out"
+        )
 
 
 def checked_seed(seed, dropout_p, q):

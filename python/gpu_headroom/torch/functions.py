@@ -7,7 +7,7 @@ import torch
 from .. import attention as arrays_attention
 from . import masks
 from .calls import call_of, context_of, tf32_of
-from .checks import cast, checked, checked_seed, listed, options_of, reason_why_not, refuse, whole_number, window_of
+from .checks import cast, check_quantise, checked, checked_seed, listed, options_of, reason_why_not, refuse, whole_number, window_of
 from .direct import any_autocast, directly, known, plain_or_none, run, run_directly, seed_of, settled
 from .sdpa import seen_so_far
 
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         cu_seqlens_q: Optional[torch.Tensor]
         cu_seqlens_k: Optional[torch.Tensor]
         seed: Optional[torch.Tensor]
+        quantise: Optional[str]
 
 
 def why_not(
@@ -113,6 +114,7 @@ def attention(
     cu_seqlens_q: Optional[torch.Tensor] = None,
     cu_seqlens_k: Optional[torch.Tensor] = None,
     seed: Optional[torch.Tensor] = None,
+    quantise: Optional[str] = None,
     mask: None = None,
     **misspelt: NoReturn,
 ) -> Union[torch.Tensor, WithLse]:
@@ -133,6 +135,7 @@ def attention(
     Philox); None: two numbers of torch's generator of the device, drawn at each call. Which are dropped differs from torch's own choice.
     tf32: of float32 on CUDA; None: as torch.backends.cuda.matmul.allow_tf32 says. attn_mask and mask are refused.
     deterministic: the same bits of every gradient in every run; also where torch.use_deterministic_algorithms(True) was said.
+    quantise: "fp8" rounds q, k and v, which are bfloat16, to 8 bits with a scale for each head, and multiplies those. Without gradients.
     """
     if misspelt:
         refuse(attention, misspelt)
@@ -153,7 +156,7 @@ def attention(
         if device is not None and not any_autocast():
             key = (
                 q.shape, q.stride(), k.shape, k.stride(), v.shape, v.stride(), dtype, k.dtype, v.dtype, device,
-                is_causal, scale, window, align, layout, softcap, tf32, variant, deterministic, enable_gqa, cu_seqlens_k,
+                is_causal, scale, window, align, layout, softcap, tf32, variant, deterministic, enable_gqa, cu_seqlens_k, quantise,
                 type(is_causal), type(window), type(deterministic), type(tf32),  # 1 and True are one key, and not one answer
                 None if sink is None else (sink.shape, sink.dtype, sink.device),
             )  # fmt: skip
@@ -162,12 +165,16 @@ def attention(
             except TypeError:  # something in it is a list, say: looked at below
                 key = found = None
             if found is not None:
+                if quantise is not None:
+                    check_quantise(quantise, (q, k, v, sink))
                 out = run_directly((q, k, v, None if sink is None else sink.float(), None, None, None, None), *found)
                 return out if return_lse else out[0]
     if key is None and all(isinstance(t, torch.Tensor) for t in (q, k, v)):
         q, k, v = cast([q, k, v])
     tensors = checked(q, k, v, attn_mask, dropout_p, scale, enable_gqa, layout, sink, cu_seqlens_q, cu_seqlens_k)
-    options = options_of(is_causal, scale, window, align, layout, variant, deterministic, tf32, softcap, dropout=dropout_p)
+    options = options_of(is_causal, scale, window, align, layout, variant, deterministic, tf32, softcap, dropout=dropout_p, quantise=quantise)
+    if quantise is not None:
+        check_quantise(quantise, tensors[:4])
     tensors = (*tensors, None, seed_of(q, dropout_p, checked_seed(seed, dropout_p, q)))
     if key is not None:
         if len(known) >= 4096:
@@ -403,7 +410,7 @@ def explain(
     scale: Optional[float] = None, enable_gqa: bool = True, *, window: Window = None, align: str = "top-left", layout: str = "bhld",
     variant: Optional[str] = None, deterministic: bool = False, tf32: Optional[bool] = None, softcap: float = 0.0,
     sink: Optional[torch.Tensor] = None, cu_seqlens_q: Optional[torch.Tensor] = None, cu_seqlens_k: Optional[torch.Tensor] = None,
-    **misspelt: NoReturn,
+    quantise: Optional[str] = None, **misspelt: NoReturn,
 ) -> str:  # fmt: skip
     """Which kernel serves this call, one line per variant, best first; or the sentence that says why the call is torch's.
 
@@ -422,5 +429,5 @@ def explain(
         is_causal, window, align, cu_seqlens_q, cu_seqlens_k = said.is_causal, said.window, said.align, said.cu_q, said.cu_k
         k, v = k[:, :, said.first : said.end], v[:, :, said.first : said.end]
     tensors = (*checked(q, k, v, None, dropout_p, scale, enable_gqa, layout, sink, cu_seqlens_q, cu_seqlens_k), None, None)
-    options = options_of(is_causal, scale, window, align, layout, variant, deterministic, tf32, softcap, dropout=dropout_p)
+    options = options_of(is_causal, scale, window, align, layout, variant, deterministic, tf32, softcap, dropout=dropout_p, quantise=quantise)
     return arrays_attention.explained(context_of(q), call_of(*tensors, *options).problem)

@@ -8,7 +8,7 @@ _library = torch.library.Library("headroom", "DEF")
 _WITH = "Tensor? sink, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k"
 _OPTIONS = (
     "int mask, bool top_left, int window, int after, float softcap, float? scale, bool heads_first, str variant, bool deterministic, int tf32, "
-    "int order=0, float dropout=0.0"
+    "int order=0, float dropout=0.0, bool fp8=False"
 )
 _library.define(f"attention_forward(Tensor q, Tensor k, Tensor v, {_WITH}, Tensor? pages, Tensor? random, {_OPTIONS}) -> (Tensor, Tensor)")
 _library.define(

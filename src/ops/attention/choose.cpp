@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "gpu/architecture.h"
+#include "ops/attention/checked.h"
 #include "ops/attention/choose_dry.h"
 #include "ops/attention/extras.h"
 #include "ops/attention/impl.h"
@@ -196,14 +197,18 @@ static void where_served(const Variant& v, const Problem& p, Pass pass, Context&
   body(there);
 }
 
-void forward(const Variant& v, const Problem& p, const Forward& t, Context& ctx) {
-  check(p);
+void check(const Problem& p, const Forward& t) {
   const Operands stored = p.operands();
   check_tensor("q", t.q, p.q_shape(), stored.q.dtype);
   check_tensor("k", t.k, p.k_shape(), stored.k.dtype);
   check_tensor("v", t.v, p.v_shape(), stored.v.dtype);
   check_tensor("o", t.o, p.o_shape(), stored.o.dtype);
   check_lse("lse", t.lse, p);
+}
+
+void forward(const Variant& v, const Problem& p, const Forward& t, Context& ctx) {
+  check(p);
+  check(p, t);
   check(p, t.with);
   auto scratch = ctx.arena.scope();
   where_served(v, p, Pass::forward, ctx, [&](Context& there) { v.forward(p, t, there); });

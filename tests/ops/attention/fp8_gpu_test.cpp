@@ -93,7 +93,7 @@ TEST_F(AttentionFp8Gpu, NoKeysNoRowsNaNsAndRefusals) {
   EXPECT_EQ(variant.supports(fp8_problem(1, 1, 64, 64, 72), device, Pass::forward).why,
             "needs head_dim to be a multiple of 16 (16 bytes), it is 72");
   EXPECT_EQ(variant.supports(fp8_problem(1, 1, 64, 64, 64), device, Pass::backward).why,
-            "fp8 attention is forward only: ask for --pass forward");
+            "attention in fp8 has no backward: ask for forward alone (--pass forward)");
   EXPECT_EQ(choose(in_16_bits(fp8_problem(1, 1, 64, 64, 64)), device).name, "flash_sm90") << "bf16 does not become fp8 by itself";
 }
 

@@ -101,7 +101,7 @@ TEST(AttentionFp8, NoKeysNoRowsAndRefusals) {
     for (const float x : r.lse) EXPECT_EQ(x, -std::numeric_limits<float>::infinity());
   }
   Problem p = fp8_problem(1, 1, 8, 8, 16);
-  EXPECT_EQ(emulation().supports(p, cpu, Pass::backward).why, "fp8 attention is forward only: ask for --pass forward");
+  EXPECT_EQ(emulation().supports(p, cpu, Pass::backward).why, "attention in fp8 has no backward: ask for forward alone (--pass forward)");
   p.softcap = 3;
   EXPECT_FALSE(emulation().supports(p, cpu, Pass::forward).ok);
   p.softcap = 0, p.precision = {DType::bf16};

@@ -84,7 +84,7 @@ struct Row {
 Support flash_fp8_supports(const Problem& p, const Device& device, Pass pass) {
   if (device.kind != DeviceKind::cpu) return Support::no("needs the CPU");
   if (p.precision.dtype != DType::e4m3) return Support::no(fmt::format("serves fp8, {} was asked", name_of(p.precision)));
-  if (pass == Pass::backward) return Support::no("fp8 attention is forward only: ask for --pass forward");
+  if (pass == Pass::backward) return Support::no("attention in fp8 has no backward: ask for forward alone (--pass forward)");
   if (p.scale_or_default() <= 0) return Support::no(fmt::format("needs a positive scale, it is {}", p.scale_or_default()));
   return asks_no_more_than(p, {.dim_v = true});
 }

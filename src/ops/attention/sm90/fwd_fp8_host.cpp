@@ -105,7 +105,7 @@ Support sm90_fp8_supports(const Problem& p, const Device& device, Pass pass) {
   if (p.precision.dtype != DType::e4m3) return Support::no(fmt::format("serves fp8, {} was asked", name_of(p.precision)));
   if (device.kind != DeviceKind::cuda) return Support::no("needs a CUDA device");
   if (device.sm != 90) return Support::no(fmt::format("needs Hopper (sm_90), this is sm_{}", device.sm));
-  if (pass == Pass::backward) return Support::no("fp8 attention is forward only: ask for --pass forward");
+  if (pass == Pass::backward) return Support::no("attention in fp8 has no backward: ask for forward alone (--pass forward)");
   for (const std::int64_t dim : {p.head_dim, p.value_dim()}) {
     if (dim % aligned != 0) return Support::no(fmt::format("needs head_dim to be a multiple of 16 (16 bytes), it is {}", dim));
     if (dim > 256) return Support::no(fmt::format("serves head_dim up to 256, it is {}", dim));
