@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "base/random.h"
-#include "engine/head.h"
-#include "engine/models.h"
-#include "engine/params.h"
-#include "engine/plain_model.h"
+#include "engine/model/models.h"
+#include "engine/model/params.h"
+#include "engine/model/plain_model.h"
+#include "engine/pass/head.h"
 #include "engine/store/optimizer.h"
 #include "gpu/buffer.h"
 #include "gpu/device.h"

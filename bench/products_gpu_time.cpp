@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "base/random.h"
-#include "engine/formats.h"
-#include "engine/models.h"
-#include "engine/params.h"
-#include "engine/plain_model.h"
+#include "engine/model/models.h"
+#include "engine/model/params.h"
+#include "engine/model/plain_model.h"
+#include "engine/recipe/formats.h"
 #include "gpu/blas.h"
 #include "gpu/buffer.h"
 #include "gpu/device.h"

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "base/described_words.h"
-#include "engine/plain_model.h"
-#include "engine/recipe.h"
+#include "engine/model/plain_model.h"
+#include "engine/recipe/recipe.h"
 
 namespace headroom::engine {
 

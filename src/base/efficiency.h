@@ -1,4 +1,4 @@
-// Efficiencies — how long steps of a machine took, as multiples of rooflines; expected times are made of them (engine/expected.h). The H200's
+// Efficiencies — how long steps of a machine took, as multiples of rooflines; expected times are made of them (engine/forecast/expected.h). The H200's
 // are recorded in devices.json; `headroom device --efficiencies` measures any other machine's, and a device's file carries them.
 #pragma once
 #include <string>

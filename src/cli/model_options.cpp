@@ -2,8 +2,8 @@
 
 #include "base/error.h"
 #include "cli/help.h"
-#include "engine/models.h"
-#include "engine/plain_model.h"
+#include "engine/model/models.h"
+#include "engine/model/plain_model.h"
 #include "gpu/device.h"
 #include "studies/comm/comm_time.h"
 #include "studies/device/ceilings.h"

@@ -5,7 +5,7 @@
 
 #include "cli/described_options.h"
 #include "cli/options.h"
-#include "engine/training.h"
+#include "engine/pass/training.h"
 
 namespace headroom::cli {
 

@@ -4,8 +4,8 @@
 #include "cli/model_options.h"
 #include "cli/outcome.h"
 #include "cli/ranks_options.h"
-#include "engine/models.h"
-#include "engine/plain_model.h"
+#include "engine/model/models.h"
+#include "engine/model/plain_model.h"
 #include "studies/train/train_run.h"
 
 namespace headroom::cli {

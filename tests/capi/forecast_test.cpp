@@ -1,5 +1,5 @@
 // Forecasts through the C interface: the engine's own numbers, a versioned answer, and a sentence for every request that is wrong.
-#include "engine/forecast.h"
+#include "engine/forecast/forecast.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "engine/models.h"
-#include "engine/plain_model.h"
+#include "engine/model/models.h"
+#include "engine/model/plain_model.h"
 #include "headroom/headroom.h"
 #include "studies/memory/pytorch/language_model.h"
 

@@ -9,7 +9,7 @@
 #include "base/described_words.h"
 #include "base/device.h"
 #include "base/text.h"
-#include "engine/levers.h"
+#include "engine/recipe/levers.h"
 #include "store/results.h"
 #include "tests/cli/program.h"
 #include "tests/store/killed_writer.h"

@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
-#include "engine/forecast.h"
-#include "engine/keep_auto.h"
-#include "engine/models.h"
+#include "engine/forecast/forecast.h"
+#include "engine/forecast/keep_auto.h"
+#include "engine/model/models.h"
 #include "tests/cli/model_program.h"
 
 namespace headroom {

@@ -1,5 +1,5 @@
 // Calls that another thread makes: in order, with their errors, and not without end.
-#include "engine/begun_calls.h"
+#include "engine/exchange/begun_calls.h"
 
 #include <gtest/gtest.h>
 

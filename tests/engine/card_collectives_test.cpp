@@ -1,5 +1,5 @@
 // Collectives of GPUs, over host memory: every element right in order, whatever the pieces, and the host's own words where ranks differ.
-#include "engine/card_collectives.h"
+#include "engine/exchange/card_collectives.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 
 #include "base/convert.h"
 #include "dist/threads.h"
-#include "engine/collectives.h"
+#include "engine/exchange/collectives.h"
 #include "tests/dist/values.h"
 
 namespace headroom {

@@ -1,4 +1,4 @@
-#include "engine/decoder.h"
+#include "engine/model/decoder.h"
 
 #include <cmath>
 
@@ -6,10 +6,10 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "engine/forecast.h"
-#include "engine/hugging_face.h"
-#include "engine/inference.h"
-#include "engine/published.h"
+#include "engine/forecast/forecast.h"
+#include "engine/model/hugging_face.h"
+#include "engine/model/published.h"
+#include "engine/pass/inference.h"
 #include "ops/copy/copy.h"
 #include "ops/experts/experts.h"
 #include "ops/layernorm/layernorm.h"

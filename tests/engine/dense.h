@@ -1,6 +1,6 @@
 // Small dense models, each with what one family has beside a Llama: together everything that the engine trains.
 #pragma once
-#include "engine/decoder.h"
+#include "engine/model/decoder.h"
 #include "tests/engine/workshop.h"
 
 namespace headroom::engine {

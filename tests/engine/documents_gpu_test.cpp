@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "engine/recorded.h"
+#include "engine/pass/recorded.h"
 #include "gpu/device.h"
 #include "tests/engine/dense.h"
 

@@ -1,5 +1,5 @@
 // Documents packed into rows: a packed step is the step of its documents one by one; and how a text becomes rows.
-#include "engine/documents.h"
+#include "engine/data/documents.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 #include <set>
 
 #include "dist/threads.h"
-#include "engine/data.h"
+#include "engine/data/data.h"
 #include "tests/engine/dense.h"
 
 namespace headroom::engine::documents_test {

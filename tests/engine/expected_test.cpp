@@ -1,5 +1,5 @@
 // Expected times against steps that were measured: those that they were fitted to, and others that they were not.
-#include "engine/expected.h"
+#include "engine/forecast/expected.h"
 
 #include <gtest/gtest.h>
 
@@ -8,9 +8,9 @@
 #include <map>
 #include <sstream>
 
-#include "engine/forecast.h"
-#include "engine/models.h"
-#include "engine/plain_model.h"
+#include "engine/forecast/forecast.h"
+#include "engine/model/models.h"
+#include "engine/model/plain_model.h"
 
 namespace headroom::engine {
 namespace expected_tests {

@@ -1,4 +1,4 @@
-#include "engine/forecast.h"
+#include "engine/forecast/forecast.h"
 
 #include <gtest/gtest.h>
 

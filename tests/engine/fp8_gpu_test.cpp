@@ -4,8 +4,8 @@
 #include <cmath>
 #include <filesystem>
 
-#include "engine/recorded.h"
-#include "engine/save.h"
+#include "engine/files/save.h"
+#include "engine/pass/recorded.h"
 #include "gpu/device.h"
 #include "tests/engine/dense.h"
 #include "tests/engine/never_held.h"

@@ -10,8 +10,8 @@
 #include <set>
 
 #include "base/convert.h"
-#include "engine/keep_auto.h"
-#include "engine/save.h"
+#include "engine/files/save.h"
+#include "engine/forecast/keep_auto.h"
 #include "memory/block.h"
 #include "ops/matmul/reference.h"
 #include "tests/engine/dense.h"

@@ -1,5 +1,5 @@
 // What blocks keep on the host changes no bit of a step; its bytes there and on the device are those of the forecast.
-#include "engine/host_keep.h"
+#include "engine/pass/host_keep.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "engine/keep_auto.h"
+#include "engine/forecast/keep_auto.h"
 #include "tests/engine/ranks_at_work.h"
 
 namespace headroom::engine {

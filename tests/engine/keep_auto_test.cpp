@@ -1,4 +1,4 @@
-#include "engine/keep_auto.h"
+#include "engine/forecast/keep_auto.h"
 
 #include <gtest/gtest.h>
 

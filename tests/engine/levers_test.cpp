@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/forecast.h"
+#include "engine/forecast/forecast.h"
 #include "store/described_json.h"
 
 namespace headroom::engine {

@@ -1,4 +1,4 @@
-#include "engine/models.h"
+#include "engine/model/models.h"
 
 #include <gtest/gtest.h>
 
@@ -8,9 +8,9 @@
 #include <set>
 
 #include "base/error.h"
-#include "engine/decoder.h"
-#include "engine/params.h"
-#include "engine/plain_model.h"
+#include "engine/model/decoder.h"
+#include "engine/model/params.h"
+#include "engine/model/plain_model.h"
 
 namespace headroom::engine {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "engine/save.h"
+#include "engine/files/save.h"
 #include "tests/engine/ranks_at_work.h"
 
 namespace headroom::engine {

@@ -2,7 +2,7 @@
 #pragma once
 #include <gtest/gtest.h>
 
-#include "engine/recorded.h"
+#include "engine/pass/recorded.h"
 #include "tests/engine/lively.h"
 
 namespace headroom::engine {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/decoder.h"
+#include "engine/model/decoder.h"
 
 namespace headroom::engine::oracle {
 

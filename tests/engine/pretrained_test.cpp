@@ -1,6 +1,6 @@
 // A Hugging Face folder, written here tensor by tensor as transformers names them, is read into the places it belongs to; what does
 // not fit is named, and changes nothing.
-#include "engine/pretrained.h"
+#include "engine/files/pretrained.h"
 
 #include <gtest/gtest.h>
 
@@ -11,8 +11,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/convert.h"
-#include "engine/decoder.h"
-#include "engine/safetensors.h"
+#include "engine/files/safetensors.h"
+#include "engine/model/decoder.h"
 #include "tests/engine/workshop.h"
 
 namespace headroom::engine {

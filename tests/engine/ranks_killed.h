@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "dist/shared.h"
-#include "engine/save.h"
+#include "engine/files/save.h"
 #include "tests/dist/processes.h"
 #include "tests/engine/workshop.h"
 

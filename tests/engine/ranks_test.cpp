@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <mutex>
 
-#include "engine/save.h"
+#include "engine/files/save.h"
 #include "ops/copy/split.h"
 #include "tests/engine/ranks_at_work.h"
 

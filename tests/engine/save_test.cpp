@@ -1,4 +1,4 @@
-#include "engine/save.h"
+#include "engine/files/save.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -10,8 +10,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "engine/safetensors.h"
-#include "engine/schedule.h"
+#include "engine/files/safetensors.h"
+#include "engine/recipe/schedule.h"
 #include "tests/engine/workshop.h"
 
 namespace headroom::engine {

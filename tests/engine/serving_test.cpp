@@ -1,15 +1,15 @@
 // How a model that answers is held: bytes of quantised checkpoints as their makers name them, the cache's pages, shares of several GPUs.
-#include "engine/serving.h"
+#include "engine/forecast/serving.h"
 
 #include <cmath>
 
 #include <gtest/gtest.h>
 
-#include "engine/inference.h"
-#include "engine/models.h"
-#include "engine/params.h"
-#include "engine/plain_model.h"
-#include "engine/published.h"
+#include "engine/model/models.h"
+#include "engine/model/params.h"
+#include "engine/model/plain_model.h"
+#include "engine/model/published.h"
+#include "engine/pass/inference.h"
 
 namespace headroom::engine {
 namespace {

@@ -7,7 +7,7 @@
 #include <map>
 
 #include "dist/threads.h"
-#include "engine/save.h"
+#include "engine/files/save.h"
 #include "tests/engine/dense.h"
 #include "tests/engine/oracle.h"
 #include "tests/engine/ranks_at_work.h"

@@ -1,10 +1,10 @@
-#include "engine/trace.h"
+#include "engine/forecast/trace.h"
 
 #include <gtest/gtest.h>
 
-#include "engine/forecast.h"
-#include "engine/models.h"
-#include "engine/plain_model.h"
+#include "engine/forecast/forecast.h"
+#include "engine/model/models.h"
+#include "engine/model/plain_model.h"
 
 namespace headroom::engine {
 namespace {

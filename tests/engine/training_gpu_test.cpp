@@ -1,5 +1,5 @@
 // The engine on a card against the engine on the CPU: the same weights, the same tokens.
-#include "engine/training.h"
+#include "engine/pass/training.h"
 
 #include <gtest/gtest.h>
 
@@ -7,9 +7,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "engine/data.h"
-#include "engine/recorded.h"
-#include "engine/save.h"
+#include "engine/data/data.h"
+#include "engine/files/save.h"
+#include "engine/pass/recorded.h"
 #include "gpu/device.h"
 #include "tests/engine/dense.h"
 #include "tests/engine/never_held.h"

@@ -1,4 +1,4 @@
-#include "engine/training.h"
+#include "engine/pass/training.h"
 
 #include <gtest/gtest.h>
 

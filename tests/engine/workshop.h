@@ -1,10 +1,10 @@
 // A model with memory of its own: exactly what the forecast asked for and not a byte more.
 #pragma once
-#include "engine/feed_random.h"
-#include "engine/forecast.h"
-#include "engine/models.h"
-#include "engine/plain_model.h"
-#include "engine/transfer.h"
+#include "engine/data/feed_random.h"
+#include "engine/forecast/forecast.h"
+#include "engine/model/models.h"
+#include "engine/model/plain_model.h"
+#include "engine/store/transfer.h"
 #include "gpu/place.h"
 
 namespace headroom::engine {

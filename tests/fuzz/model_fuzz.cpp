@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "engine/models.h"
-#include "engine/params.h"
+#include "engine/model/models.h"
+#include "engine/model/params.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace headroom;

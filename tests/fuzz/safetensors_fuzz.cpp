@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "engine/safetensors.h"
+#include "engine/files/safetensors.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace headroom;

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "engine/data.h"
+#include "engine/data/data.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace headroom;

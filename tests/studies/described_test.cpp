@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "base/precision_words.h"
-#include "engine/models.h"
+#include "engine/model/models.h"
 #include "report/described_table.h"
 #include "studies/attention/sweep.h"
 #include "studies/step/step_time.h"

@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/forecast.h"
-#include "engine/models.h"
+#include "engine/forecast/forecast.h"
+#include "engine/model/models.h"
 
 namespace headroom::studies {
 namespace {

@@ -11,10 +11,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "engine/forecast.h"
-#include "engine/models.h"
-#include "engine/params.h"
-#include "engine/plain_model.h"
+#include "engine/forecast/forecast.h"
+#include "engine/model/models.h"
+#include "engine/model/params.h"
+#include "engine/model/plain_model.h"
 #include "report/render.h"
 
 namespace headroom::studies::precision {

@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/device.h"
-#include "engine/models.h"
-#include "engine/plain_model.h"
+#include "engine/model/models.h"
+#include "engine/model/plain_model.h"
 #include "report/render.h"
 #include "studies/memory/model.h"
 #include "studies/memory/model_pytorch.h"

@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-#include "engine/keep.h"
+#include "engine/recipe/keep.h"
 #include "studies/memory/pytorch/language_model.h"
 #include "tests/studies/csv_rows.h"
 

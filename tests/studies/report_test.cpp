@@ -6,8 +6,8 @@
 #include <ctime>
 
 #include "base/error.h"
-#include "engine/models.h"
-#include "engine/plain_model.h"
+#include "engine/model/models.h"
+#include "engine/model/plain_model.h"
 #include "memory/ledger.h"
 #include "studies/memory/live_bytes.h"
 #include "studies/report/parts.h"

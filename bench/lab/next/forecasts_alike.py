@@ -21,7 +21,7 @@ PLANNED = "small 8B Llama-3.1-8B gemma-2-2b gpt2 Qwen3-4B Mixtral-8x7B".split()
 
 
 def published():
-    text = (ROOT / "src/engine/published.cpp").read_text()
+    text = (ROOT / "src/engine/model/published.cpp").read_text()
     return re.findall(r'^\s*\{"([A-Za-z0-9_.\-]+)",\s*[0-9]+', text, re.M)
 
 

@@ -1,7 +1,7 @@
 // Attending — what every kind of attention has: its variant and problem, positions that turn, and the call itself.
 #pragma once
 #include "engine/halves/half.h"
-#include "engine/split_tokens.h"
+#include "engine/halves/split_tokens.h"
 #include "ops/attention/attention.h"
 #include "ops/rope/rope.h"
 

@@ -15,9 +15,9 @@
 //
 // One norm may serve both halves of a block (Decoder::one_norm): the second half is lent its result, and both add to one gradient of it.
 #pragma once
-#include "engine/keep.h"
-#include "engine/norm.h"
-#include "engine/products.h"
+#include "engine/halves/norm.h"
+#include "engine/halves/products.h"
+#include "engine/recipe/keep.h"
 
 namespace headroom::engine {
 

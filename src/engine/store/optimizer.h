@@ -1,5 +1,5 @@
 // Optimizer — which tensors an optimizer keeps beside a weight, and what it does to weights once their gradients are known. A store
-// (engine/store.h) makes these tensors, whole or a rank's part of each, and hands them back in that order; it does not know what they are.
+// (engine/store/store.h) makes these tensors, whole or a rank's part of each, and hands them back in that order; it does not know what they are.
 //
 // AdamW: it takes its part of a weight by itself, so ranks may own any elements from a multiple of `grain` on (params.h). With clipping or
 // loss scaling it needs the norm of all gradients first, and no weight changes before.
@@ -9,7 +9,7 @@
 
 #include "base/described.h"
 #include "base/divide.h"
-#include "engine/params.h"
+#include "engine/model/params.h"
 #include "ops/adamw/adamw.h"
 
 namespace headroom::engine {

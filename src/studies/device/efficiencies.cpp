@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "base/threads.h"
-#include "engine/expected.h"
-#include "engine/plain_model.h"
+#include "engine/forecast/expected.h"
+#include "engine/model/plain_model.h"
 #include "studies/step/step_rows.h"
 
 namespace headroom::studies {

@@ -1,5 +1,5 @@
 // Steps of small models, each of which says much of one kind of work, and what follows from them for the time of any step
-// (engine/expected.h). Measured by `headroom device --efficiencies`.
+// (engine/forecast/expected.h). Measured by `headroom device --efficiencies`.
 #pragma once
 #include <functional>
 #include <string>

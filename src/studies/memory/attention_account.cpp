@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "engine/forecast.h"
+#include "engine/forecast/forecast.h"
 #include "ops/attention/choose_dry.h"
 #include "studies/memory/attention.h"
 #include "studies/memory/attention_symbols.h"

@@ -5,8 +5,8 @@
 
 #include "base/interrupt.h"
 #include "base/text.h"
-#include "engine/forecast.h"
-#include "engine/models.h"
+#include "engine/forecast/forecast.h"
+#include "engine/model/models.h"
 #include "gpu/architecture.h"
 #include "ops/attention/choose_dry.h"
 #include "report/described_table.h"

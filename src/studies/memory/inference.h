@@ -2,7 +2,7 @@
 // (prefill) and of making one more token for each sequence (decode). Any decoder, from the passes run dry; on several GPUs by tensor
 // parallelism, the bytes of one.
 #pragma once
-#include "engine/inference.h"
+#include "engine/pass/inference.h"
 #include "studies/memory/model.h"
 
 namespace headroom::studies {

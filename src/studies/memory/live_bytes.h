@@ -2,7 +2,7 @@
 #pragma once
 #include <functional>
 
-#include "engine/forecast.h"
+#include "engine/forecast/forecast.h"
 #include "report/record.h"
 #include "studies/memory/account.h"
 

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "base/text.h"
-#include "engine/forecast.h"
+#include "engine/forecast/forecast.h"
 #include "report/described_table.h"
 #include "studies/memory/driver_bytes.h"
 #include "studies/memory/lent_bytes.h"

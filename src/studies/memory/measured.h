@@ -2,7 +2,7 @@
 #pragma once
 #include <vector>
 
-#include "engine/training.h"
+#include "engine/pass/training.h"
 #include "report/record.h"
 
 namespace headroom::studies {

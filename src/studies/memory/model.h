@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/precision_words.h"
-#include "engine/forecast.h"
+#include "engine/forecast/forecast.h"
 #include "studies/life.h"
 #include "studies/memory/asked.h"
 #include "studies/memory/pytorch/language_model.h"

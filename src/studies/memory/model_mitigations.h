@@ -1,6 +1,6 @@
 // Ways to save bytes of a step of ours, each with what it saves and costs.
 #pragma once
-#include "engine/forecast.h"
+#include "engine/forecast/forecast.h"
 #include "report/record.h"
 #include "studies/memory/answer.h"
 #include "studies/memory/model.h"

@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "base/text.h"
-#include "engine/models.h"
-#include "engine/plain_model.h"
+#include "engine/model/models.h"
+#include "engine/model/plain_model.h"
 #include "studies/memory/model_pytorch.h"
 
 namespace headroom::studies {

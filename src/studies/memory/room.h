@@ -5,7 +5,7 @@
 #include <string>
 
 #include "dist/group.h"
-#include "engine/keep_auto.h"
+#include "engine/forecast/keep_auto.h"
 #include "gpu/architecture.h"
 
 namespace headroom::studies {

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "base/precision_words.h"
-#include "engine/levers.h"
-#include "engine/ranks.h"
+#include "engine/recipe/levers.h"
+#include "engine/recipe/ranks.h"
 #include "ops/attention/mask_words.h"
 #include "studies/memory/asked.h"
 #include "studies/memory/pytorch/language_model.h"

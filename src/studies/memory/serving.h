@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "base/described.h"
-#include "engine/serving.h"
+#include "engine/forecast/serving.h"
 
 namespace headroom::studies {
 

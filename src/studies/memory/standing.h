@@ -2,7 +2,7 @@
 #pragma once
 #include <vector>
 
-#include "engine/forecast.h"
+#include "engine/forecast/forecast.h"
 
 namespace headroom::studies {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/precision_words.h"
-#include "engine/keep_auto.h"
+#include "engine/forecast/keep_auto.h"
 #include "studies/life.h"
 #include "studies/memory/asked.h"
 #include "studies/memory/room.h"

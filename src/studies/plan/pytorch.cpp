@@ -8,7 +8,7 @@
 #include "base/interrupt.h"
 #include "base/text.h"
 #include "base/threads.h"
-#include "engine/models.h"
+#include "engine/model/models.h"
 #include "report/described_table.h"
 #include "store/described_json.h"
 #include "studies/memory/answer.h"

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "base/text.h"
-#include "engine/decoder.h"
+#include "engine/model/decoder.h"
 #include "report/described_table.h"
 
 namespace headroom::studies {

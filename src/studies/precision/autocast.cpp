@@ -6,8 +6,8 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "engine/models.h"
-#include "engine/params.h"
+#include "engine/model/models.h"
+#include "engine/model/params.h"
 #include "studies/precision/rows.h"
 
 namespace headroom::embedded {

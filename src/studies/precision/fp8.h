@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/formats.h"
-#include "engine/products.h"
+#include "engine/halves/products.h"
+#include "engine/recipe/formats.h"
 #include "report/record.h"
 
 namespace headroom::studies::precision {

@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "engine/products.h"
+#include "engine/halves/products.h"
 #include "report/described_table.h"
 
 namespace headroom::studies::precision {

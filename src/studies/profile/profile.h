@@ -6,7 +6,7 @@
 #include <string>
 
 #include "dist/group.h"
-#include "engine/training.h"
+#include "engine/pass/training.h"
 #include "gpu/place.h"
 #include "instruments/profile/clock_samples.h"
 #include "instruments/profile/counters.h"

@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "engine/forecast.h"
-#include "engine/models.h"
+#include "engine/forecast/forecast.h"
+#include "engine/model/models.h"
 #include "studies/memory/live_bytes.h"
 #include "studies/report/parts.h"
 #include "studies/step/step_time.h"

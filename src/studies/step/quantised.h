@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/training.h"
+#include "engine/pass/training.h"
 #include "report/described_table.h"
 
 namespace headroom::studies {

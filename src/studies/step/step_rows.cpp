@@ -5,9 +5,9 @@
 
 #include "base/random.h"
 #include "base/text.h"
-#include "engine/agree.h"
-#include "engine/feed_random.h"
-#include "engine/recorded.h"
+#include "engine/data/feed_random.h"
+#include "engine/exchange/agree.h"
+#include "engine/pass/recorded.h"
 #include "memory/block.h"
 #include "ops/matmul/matmul.h"
 #include "studies/memory/room.h"

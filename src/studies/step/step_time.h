@@ -7,7 +7,7 @@
 
 #include "base/precision_words.h"
 #include "dist/group.h"
-#include "engine/keep_auto.h"
+#include "engine/forecast/keep_auto.h"
 #include "instruments/bench/bench.h"
 #include "studies/life.h"
 #include "studies/status.h"

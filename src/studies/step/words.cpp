@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/json.h"
-#include "engine/models.h"
+#include "engine/model/models.h"
 
 namespace headroom::studies {
 

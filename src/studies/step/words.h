@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/training.h"
+#include "engine/pass/training.h"
 #include "gpu/architecture.h"
 #include "report/described_table.h"
 #include "store/described_json.h"

@@ -5,10 +5,10 @@
 
 #include "base/precision_words.h"
 #include "dist/group.h"
-#include "engine/data.h"
-#include "engine/keep_auto.h"
-#include "engine/schedule.h"
-#include "engine/training.h"
+#include "engine/data/data.h"
+#include "engine/forecast/keep_auto.h"
+#include "engine/pass/training.h"
+#include "engine/recipe/schedule.h"
 #include "studies/life.h"
 #include "studies/step/words.h"
 

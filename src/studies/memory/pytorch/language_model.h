@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/other_words.h"
-#include "engine/keep.h"
-#include "engine/ranks.h"
+#include "engine/recipe/keep.h"
+#include "engine/recipe/ranks.h"
 #include "studies/memory/account.h"
 #include "studies/memory/pytorch/attention.h"
 

@@ -1,0 +1,412 @@
+#include "engine/forecast/expected.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "base/text.h"
+#include "engine/forecast/forecast.h"
+#include "engine/model/decoder.h"
+#include "engine/model/models.h"
+
+namespace headroom::engine {
+
+namespace {
+
+// What a step's time is the sum of: so many milliseconds of roofline, or so many ops, times a field of Efficiency. `near` and `give` say
+// where that field is expected before anything is measured: steps move it as far as they speak of it.
+struct Term {
+  double Efficiency::*factor;
+  double near, give;
+};
+enum At : std::size_t {
+  product,
+  gradient_product,
+  attention_64,
+  attention_64_backward,
+  attention_128,
+  attention_128_backward,
+  elementwise,
+  loss,
+  update,
+  forward_op,
+  backward_op
+};
+constexpr std::array<Term, 11> terms{{{&Efficiency::product, 1.1, 0.5},
+                                      {&Efficiency::gradient_product, 1.2, 0.5},
+                                      {&Efficiency::attention_64, 1.2, 1},
+                                      {&Efficiency::attention_64_backward, 1.2, 1},
+                                      {&Efficiency::attention_128, 1.2, 1},
+                                      {&Efficiency::attention_128_backward, 1.2, 1},
+                                      {&Efficiency::elementwise, 1, 1},
+                                      {&Efficiency::loss, 1, 3},
+                                      {&Efficiency::update, 1, 0.5},
+                                      {&Efficiency::forward_op_ms, 0, 0.02},
+                                      {&Efficiency::backward_op_ms, 0, 0.02}}};
+constexpr double noise = 0.03;  // of a step's time: what the terms cannot say of it
+using Parts = std::array<double, terms.size()>;
+
+const SelfAttention& attention_of(const Recipe& r) {  // the first layer's; a recipe of ops alone has no model
+  static const SelfAttention none;
+  return r.model.layers.empty() ? none : r.model.first().attention;
+}
+
+At kind_of(const OpCall& op, std::int64_t head_dim) {
+  const bool backward = op.making == Making::gradients;
+  switch (op.work) {
+    case Work::attention:
+    case Work::attention_parts:
+      return head_dim <= 64 ? backward ? attention_64_backward : attention_64 : backward ? attention_128_backward : attention_128;
+    case Work::matmul: return backward ? gradient_product : product;
+    case Work::update:
+    case Work::rounding_update: return update;
+    case Work::loss: return loss;
+    default: return elementwise;
+  }
+}
+
+// How much longer than its arithmetic a product takes because of its shape: tiles of its output come in waves over the card's units, and the last
+// wave is as long as a full one. Libraries have tiles of several sizes, the smaller ones slower, and cut sums into pieces. 1: nothing is lost.
+double tiled(const Sides& s, int units) {
+  struct Tile {
+    double m, n, speed;
+  };
+  constexpr Tile tiles[] = {{256, 128, 1}, {128, 256, 1}, {128, 128, 0.98}, {128, 64, 0.97}, {64, 128, 0.97}, {64, 64, 0.94}};
+  constexpr double step_k = 64, least_k = 128;
+  const auto m = double(s.m), n = double(s.n), k = double(s.k), batch = double(s.batch);
+  double best = std::numeric_limits<double>::infinity();
+  for (const Tile& t : tiles)
+    for (const double pieces : {1, 2, 3, 4, 6, 8, 16}) {
+      const double depth = std::ceil(k / pieces / step_k) * step_k;
+      if (pieces > 1 && depth < least_k) break;
+      const double waves = std::ceil(std::ceil(m / t.m) * std::ceil(n / t.n) * batch * pieces / units);
+      best = std::min(best, waves * units * t.m * t.n * depth / t.speed);
+    }
+  return std::max(1.0, best / (m * n * k * batch));
+}
+
+// A step has few different products, and a search forecasts thousands of steps.
+double remembered_tiled(const Sides& s, int units) {
+  struct Known {
+    std::array<std::int64_t, 5> of{};
+    double longer = 0;
+  };
+  thread_local std::array<Known, 64> all;
+  const std::array<std::int64_t, 5> of{s.m, s.n, s.k, s.batch, units};
+  std::uint64_t mixed = 0;
+  for (const std::int64_t x : of) mixed = (mixed + std::uint64_t(x)) * 0x9E3779B97F4A7C15u;
+  Known& known = all[std::size_t(mixed >> 58)];
+  if (known.of != of) known = {of, tiled(s, units)};
+  return known.longer;
+}
+
+// A full card holds its clock back for its power, so that of what products lose to waves a part comes back: in FP32, which takes less power, less
+// than in 16 and 8 bits.
+double at_a_higher_clock(double longer, double whole) { return std::pow((whole + std::pow(longer, 4)) / (whole + 1), 0.25); }
+
+// The same of attention: a head takes tiles of the next larger dimension, and a block with the last rows works through all keys, however few blocks
+// there are. Backward has a block for some keys of a head of keys. Hopper's kernels for 16 bits share rows out among idle units in forward.
+double tiled_attention(const OpCall& op, const Recipe& r, int units) {
+  const Sides& s = op.cost.sides;
+  const bool backward = op.making == Making::gradients, shares_rows = size_of(op.precision.dtype) == 2 && !backward;
+  double longer = 1;
+  for (const double dim : {256, 128, 64, 32})
+    if (double(s.k) <= dim) longer = dim / double(s.k);
+  if (shares_rows) return longer;
+  const SelfAttention& attention = attention_of(r);
+  const double tiles = std::ceil(double(s.m) / 128), heads = attention.heads > 0 ? double(attention.kv_heads) / double(attention.heads) : 1;
+  const double blocks = tiles * double(s.batch) * (backward ? heads : 1),
+               last = 2 * tiles / (tiles + 1),  // beside the mean one, which sees half
+      waits = std::max(1.0, last * units / blocks);
+  return longer * (op.cost.on_card.older ? at_a_higher_clock(waits, 2) : waits);
+}
+
+// Moments that are rounded at random cost instructions, more than memory takes meanwhile: an H200 needs as long for an element as for so many
+// operations in FP32 (bench/results/h200_ops_time_capped_moments_2026-11-26.txt: 161 and 146 thousand million elements a second).
+double rounding_flops(Moments m) { return m == Moments::eight ? 360 : 327; }
+
+// A capped loss: for each operation that its formula counts, the kernel takes as long as so many (106 us of 4096 x 10 000 logits, 377 of 1024 x 151 936).
+constexpr double operations_of_capped_loss = 7.1;
+
+// An op at its ceilings, its shape included.
+double ceiling_ms(const OpCall& op, const Recipe& r, const Ceilings& c, int units) {
+  const double ms = roofline_ms(op, r.precision, c) + (units > 0 ? op.cost.on_card.again / c.copy_bytes_per_s * 1e3 : 0);
+  const Sides& s = op.cost.sides;
+  if (op.work == Work::rounding_update && units > 0)
+    return std::max(ms, op.cost.flops / adamw::flops_of_element * rounding_flops(r.holding.moments) / c.fp32_flops * 1e3);
+  if (op.work == Work::loss && r.model.logit_softcap > 0 && units > 0 && c.fp32_flops > 0)
+    return std::max(ms, op.cost.flops * operations_of_capped_loss / c.fp32_flops * 1e3);
+  if (s.m * s.n * s.k * s.batch == 0 || units == 0) return ms;
+  if (op.work != Work::matmul) return ms * tiled_attention(op, r, units);
+  const double longer = at_a_higher_clock(remembered_tiled(s, units), r.precision.dtype == DType::f32 ? 1 : 2);
+  OpCall moved = op;
+  moved.cost.flops = 0;
+  OpCall computed = op;
+  computed.cost.bytes = 0;
+  return std::max(roofline_ms(moved, r.precision, c), roofline_ms(computed, r.precision, c) * longer);
+}
+int units_of(const Device& device) { return device.kind == DeviceKind::cuda ? device.units : 0; }
+
+// flash_sm80 on cards whose own kernels multiply in other instructions: its time over that of flash_sm90, whose factors were measured, on an H200
+// (bench/results/h200_attention_sweep_2026-11-21.csv); in tf32, which flash_sm90 has not, over the ceiling (h200_attention_precisions_2026-11-23.md).
+double older_kernel(const OpCall& op, std::int64_t head_dim) {
+  const bool backward = op.making == Making::gradients, wide = head_dim > 64;
+  if (size_of(op.precision.dtype) == 4) return backward ? wide ? 3.8 : 3.0 : wide ? 2.7 : 2.9;
+  return backward ? wide ? 3.15 : 2.65 : wide ? 2.3 : 1.9;
+}
+
+Parts parts_of(const Recipe& r, const Walk& walk, const Ceilings& ceilings, int units) {
+  Parts p{};
+  for (const OpCall& s : walk.steps) {
+    if (s.cost.link_bytes > 0) continue;
+    p[kind_of(s, attention_of(r).head_dim)] += s.times * ceiling_ms(s, r, ceilings, units);
+    p[s.making == Making::gradients ? backward_op : forward_op] += s.times;
+  }
+  return p;
+}
+
+double time_of(const Parts& parts, const Efficiency& e) {
+  double ms = 0;
+  for (std::size_t i = 0; i < terms.size(); ++i) ms += parts[i] * e.*terms[i].factor;
+  return ms;
+}
+
+struct Sums {  // the normal equations of a least-squares fit
+  std::array<Parts, terms.size()> a{};
+  Parts b{};
+  void add(const Parts& x, double y, double weight) {
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      b[i] += weight * x[i] * y;
+      for (std::size_t k = 0; k < x.size(); ++k) a[i][k] += weight * x[i] * x[k];
+    }
+  }
+  // By Gauss and Jordan: what is expected of every term keeps the matrix positive. Terms not in `free` are 0.
+  Parts solved(std::array<bool, terms.size()> free) const {
+    auto m = a;
+    Parts x = b;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      if (!free[i]) continue;
+      const double pivot = m[i][i];
+      for (double& v : m[i]) v /= pivot;
+      x[i] /= pivot;
+      for (std::size_t k = 0; k < x.size(); ++k) {
+        if (k == i || !free[k]) continue;
+        const double times = m[k][i];
+        for (std::size_t c = 0; c < x.size(); ++c) m[k][c] -= times * m[i][c];
+        x[k] -= times * x[i];
+      }
+    }
+    for (std::size_t i = 0; i < x.size(); ++i)
+      if (!free[i]) x[i] = 0;
+    return x;
+  }
+};
+
+struct Point {
+  const Decoder* model;
+  Parts parts;  // of a millisecond that was measured
+  double ms;
+};
+
+std::vector<Point> points_of(std::span<const StepMeasured> steps, const Ceilings& ceilings, const Device& device, int workers) {
+  std::vector<Point> points;
+  for (const StepMeasured& s : steps) {
+    Point p{&s.recipe.model, parts_of(s.recipe, forecast(s.recipe, device, workers).walk, ceilings, units_of(device)), s.ms};
+    for (double& part : p.parts) part /= s.ms;
+    points.push_back(p);
+  }
+  return points;
+}
+
+// Nothing takes less than no time: a term that the fit would give that is taken out, and the others are fitted again.
+Parts least_squares(std::span<const Point* const> points, std::span<const double> weights) {
+  Sums sums;
+  for (std::size_t i = 0; i < points.size(); ++i) sums.add(points[i]->parts, 1, weights[i] / (noise * noise));
+  for (std::size_t i = 0; i < terms.size(); ++i) {
+    Parts one{};
+    one[i] = 1;
+    sums.add(one, terms[i].near, 1 / (terms[i].give * terms[i].give));
+  }
+  std::array<bool, terms.size()> free;
+  free.fill(true);
+  Parts x = sums.solved(free);
+  for (auto least = std::min_element(x.begin(), x.end()); *least < 0; least = std::min_element(x.begin(), x.end())) {
+    free[std::size_t(least - x.begin())] = false;
+    x = sums.solved(free);
+  }
+  return x;
+}
+
+// The steps that a fit misses most weigh more in the next: an interval is as wide as the largest error, not as the mean one.
+Efficiency fit(Precision precision, std::span<const Point> all, const Decoder* without = nullptr) {
+  constexpr int rounds = 60;
+  std::vector<const Point*> points;
+  for (const Point& p : all)
+    if (!without || !same_model(*p.model, *without)) points.push_back(&p);
+  std::vector<double> weights(points.size(), 1), error(points.size());
+  Efficiency e{.precision = precision};
+  for (int round = 0; round < rounds; ++round) {
+    const Parts x = least_squares(points, weights);
+    for (std::size_t i = 0; i < terms.size(); ++i) e.*terms[i].factor = x[i];
+    double mean = 0, sum = 0;
+    for (std::size_t i = 0; i < points.size(); ++i) {
+      error[i] = std::abs(time_of(points[i]->parts, e) - 1);
+      mean += error[i] / double(points.size());
+    }
+    if (mean < 1e-6) break;  // every step is what the terms say
+    for (std::size_t i = 0; i < points.size(); ++i) sum += weights[i] *= std::pow(error[i] / mean + 0.3, 0.15);
+    for (double& w : weights) w *= double(points.size()) / sum;
+  }
+  return e;
+}
+
+const Efficiency* of_precision(const Efficiencies& all, Precision p) {
+  for (const Efficiency& e : all.by_precision)
+    if (e.precision == p) return &e;
+  return nullptr;
+}
+
+// How much further from its time a step may lie, for each thing that was not measured itself; docs/performance.md says where each is from.
+constexpr double like_bf16 = 1.06, other_products = 1.1, other_family = 1.06, scores_in_memory = 1.3;
+constexpr double other_card = 1.1, by_datasheet = 1.1, other_kernels = 1.4, split_link = 1.1;
+// Products in 8 bits beside bf16's, of an H200: with a scale for each tensor, and what those with more scales take beside them
+// (bench/results/h200_fp8_products_2026-11-22.txt: 1282, 1237 and 1153 TFLOP/s).
+constexpr double fp8_product = 1.1, fp8_gradient_product = 1.07, fp8_by_rows = 1.04, fp8_by_blocks = 1.11, fp8_quantising = 1.16;
+constexpr double launch_ms = 0.002;  // a further kernel of an op, in a graph
+double of_scales(Scales s) { return s == Scales::tensor ? 1 : s == Scales::row ? fp8_by_rows : fp8_by_blocks; }
+constexpr double updating_product = 1.25, updating_product_in_fp8 = 1.5;  // beside a gradient's product, of an H200
+constexpr double tf32_product = 1.05, tf32_gradient_product = 1.25;       // beside bf16's: operands of 32 bits are read, one of them across
+
+// The shares of their datasheets that an H200 and an H100 reach, in the mean; of a card with a datasheet alone as much is expected. An H200 multiplies
+// 8 bits 1.89 times as fast as 16; the H100's 8 bits are its datasheet's.
+Ceilings expected_ceilings(Ceilings c, bool of_fp8) {
+  if (c.bf16_flops > 0 && !of_fp8) c.fp8_flops = std::min(c.fp8_flops, 1.89 * c.bf16_flops);
+  if (!c.source.starts_with("datasheet")) return c;
+  c.copy_bytes_per_s *= 0.88;
+  c.fp32_flops *= 0.77;
+  c.tf32_flops *= 0.77;
+  c.bf16_flops *= 0.78;
+  c.fp16_flops *= 0.77;
+  c.fp8_flops = std::min(c.fp8_flops * 0.72, 1.89 * c.bf16_flops);
+  return c;
+}
+
+// Steps of this precision; or, where none were measured, of two that have its parts: products as in bf16, everything else as in its own types.
+struct InPrecision {
+  Efficiency efficiency;
+  double wider = 1;
+  std::string by;
+};
+std::optional<InPrecision> in_precision(const Efficiencies& all, Precision p) {
+  if (const Efficiency* e = of_precision(all, p)) return InPrecision{*e, 1, ""};
+  const Efficiency *half = of_precision(all, {DType::bf16}), *single = of_precision(all, {DType::f32});
+  if (p.dtype == DType::f32 && half && single) {
+    InPrecision f{*single, other_products, "steps in FP32 and bf16"};
+    f.efficiency.product = half->product * tf32_product, f.efficiency.gradient_product = half->gradient_product * tf32_gradient_product;
+    f.efficiency.within = std::max(half->within, single->within);
+    return f;
+  }
+  if (p.dtype == DType::f16 && half) return InPrecision{*half, like_bf16, "steps in bf16"};
+  if (size_of(p.dtype) == 1 && half) return InPrecision{*half, fp8_quantising, "steps in bf16"};
+  return {};
+}
+
+// Why no step of ours can be timed so, or nothing.
+std::string why_no_step(const Recipe& r, const Device& device) {
+  const Ceilings& c = device.ceilings;
+  if (!r.model.trained()) return "the model is only counted: this library has no step of it that could be timed";
+  if (c.copy_bytes_per_s <= 0 || c.of(r.precision) <= 0)
+    return fmt::format("the ceilings of {} in {} are not known: headroom device --efficiencies measures them there", device.name,
+                       name_of(r.precision));
+  if (r.ranks.count > 1 && c.link_bytes_per_s <= 0) return "the rate of the link between the cards is not known";
+  return "";
+}
+
+}  // namespace
+
+OpTimesOrWhy op_times(const Recipe& r, const Device& device) {
+  if (const std::string why = why_no_step(r, device); !why.empty()) return {{}, why};
+  const bool own = bool(device.efficiencies);
+  if (!own && device.kind == DeviceKind::cpu) return {{}, "no steps of this CPU were measured: headroom device --efficiencies"};
+  static const Device h200 = device_described("h200");
+  const auto f = in_precision(own ? *device.efficiencies : *h200.efficiencies, r.precision);
+  if (!f)
+    return {{},
+            fmt::format("no steps in {} were measured: headroom device --efficiencies --precision {}", name_of(r.precision),
+                        name_of(r.precision))};
+  Ceilings ceilings = own ? device.efficiencies->ceilings : device.ceilings;
+  for (const auto member :
+       {&Ceilings::fp32_flops, &Ceilings::tf32_flops, &Ceilings::bf16_flops, &Ceilings::fp16_flops, &Ceilings::fp8_flops})
+    if (ceilings.*member <= 0) ceilings.*member = device.ceilings.*member;  // it was not measured with the steps
+  OpTimes t{f->efficiency,
+            expected_ceilings(ceilings, size_of(r.precision.dtype) == 1 && f->wider == 1),
+            units_of(device),
+            f->efficiency.within * f->wider,
+            1,
+            f->by,
+            f->wider > 1};
+  const auto also = [&](bool is, double wider, const std::string& by) {
+    if (!is) return;
+    t.faster *= wider;
+    t.by += (t.by.empty() ? "" : "; ") + by;
+  };
+  also(!own, other_card, fmt::format("steps of an H200 at the ceilings of {}, none of whose were measured", device.name));
+  also(!own && device.ceilings.source.starts_with("datasheet"), by_datasheet, "its ceilings as a share of its datasheet's");
+  also(!own && device.sm != h200.sm, other_kernels, "its kernels are others than the H200's");
+  also(!computes_as_llama(r.model), other_family, "norms and activations as a Llama's");
+  also(!r.attention.starts_with("flash"), scores_in_memory, "scores in memory were not measured");
+  also(r.ranks.count > 2 || r.ranks.split_tokens || (r.ranks.count > 1 && f->efficiency.link == 0), split_link,
+       "the link by steps of two H200");
+  if (t.efficiency.link == 0) t.efficiency.link = of_precision(*h200.efficiencies, {DType::bf16})->link;
+  t.slower = t.faster;
+  return {t, ""};
+}
+
+// What an op takes of what a kind of op takes: the factor that was measured, and what is known of kernels that it was not measured with.
+static double factor_of(const OpCall& op, const Recipe& r, const OpTimes& t) {
+  const std::int64_t head_dim = attention_of(r).head_dim;
+  const bool backward = op.making == Making::gradients, updates = op.work == Work::matmul && op.cost.sides.m == 0;
+  const std::size_t bytes = size_of(op.precision.dtype);
+  double factor = t.efficiency.*terms[kind_of(op, head_dim)].factor;
+  if (updates) factor *= bytes == 1 ? updating_product_in_fp8 : updating_product;
+  if (op.work == Work::matmul && bytes == 1)  // steps in fp8 are measured with a scale for each block
+    factor *= of_scales(r.scales.value_or(usual_scales)) * (!t.by_other_precisions ? 1 / fp8_by_blocks
+                                                            : backward             ? fp8_gradient_product
+                                                                                   : fp8_product);
+  if (op.cost.on_card.older) {
+    if (bytes == 2) return factor * older_kernel(op, head_dim);
+    if (t.by_other_precisions) return older_kernel(op, head_dim);
+  }
+  return factor;
+}
+
+double expected_ms(const OpCall& op, const Recipe& r, const OpTimes& t) {
+  if (op.cost.link_bytes > 0) return 0;
+  const OnCard& on_card = op.cost.on_card;
+  const double begins = op.making == Making::gradients ? t.efficiency.backward_op_ms : t.efficiency.forward_op_ms,
+               in_turn = t.units > 0 && t.ceilings.fp32_flops > 0
+                             ? on_card.in_turn / t.ceilings.fp32_flops * 1e3 + (on_card.launches - 1) * launch_ms
+                             : 0;
+  return op.times * (ceiling_ms(op, r, t.ceilings, t.units) * factor_of(op, r, t) + in_turn + begins);
+}
+
+Expected expected_time(double ops_ms, const LinkTime& link, const OpTimes& t, double ms_at_least) {
+  const double waits = link.exposed_ms + link.host_exposed_ms, beside = t.efficiency.link * link.ms, ms = ops_ms + waits + beside;
+  return {ms, std::max(ms / t.faster, std::min(ms, ms_at_least)), ms * t.slower, t.by};
+}
+
+Efficiency fitted(Precision precision, std::span<const StepMeasured> steps, const Ceilings& ceilings, const Device& device, int workers) {
+  return fit(precision, points_of(steps, ceilings, device, workers));
+}
+
+std::vector<double> foretold_by_others(Precision precision, std::span<const StepMeasured> steps, const Ceilings& ceilings,
+                                       const Device& device, int workers) {
+  const auto points = points_of(steps, ceilings, device, workers);
+  std::vector<double> ms;
+  for (const Point& p : points) ms.push_back(p.ms * time_of(p.parts, fit(precision, points, p.model)));
+  return ms;
+}
+
+}  // namespace headroom::engine

@@ -1,0 +1,44 @@
+// Serving — how a model that answers is held: the numbers of its weights, and a rank's share of it under tensor parallelism.
+#pragma once
+#include <cstdint>
+#include <string_view>
+
+#include "base/described.h"
+#include "engine/model/decoder.h"
+
+namespace headroom::engine {
+
+enum class WeightsAs : std::uint8_t {
+  checkpoint,  // as the file's quantization_config says, else in the precision
+  precision,
+  fp8,   // a scale for each 128 × 128
+  int8,  // a scale for each row
+  int4,  // a scale of 16 bits and a zero of 4 for each 128, as GPTQ and AWQ have it
+  nf4,   // 64 numbers share a scale of 8 bits, as bitsandbytes with double quantisation
+  mxfp4  // 32 numbers share a scale of 8 bits
+};
+
+// Which weights are quantised: the matrices of the blocks but for routers, or, as gpt-oss has it, experts' alone. Embedding, head, norms and
+// biases stay in the precision.
+struct WeightFormat {
+  WeightsAs as = WeightsAs::precision;
+  bool experts_only = false;
+
+  bool quantises(std::string_view name) const;                               // whether a product's weight of that name is quantised
+  double bytes_of(std::int64_t numbers, std::int64_t in, DType type) const;  // bytes of a matrix with rows of `in`, if it quantises
+};
+// Empty where the file names a way that is not known here.
+std::optional<WeightFormat> weight_format(const Decoder&, WeightsAs asked);
+
+// A rank's share: heads, feed-forward width and vocabulary divided; a key head stays whole on every rank that needs it. An Error where
+// something does not divide.
+Decoder rank_of(const Decoder&, int gpus);
+bool shares(const Decoder&, int gpus);  // whether everything divides
+
+}  // namespace headroom::engine
+
+namespace headroom {
+template <>
+inline constexpr auto names_of<engine::WeightsAs> = names<engine::WeightsAs>("checkpoint", "precision", "fp8", "int8", "int4", "nf4",
+                                                                             "mxfp4");
+}

@@ -1,0 +1,56 @@
+#include "engine/pass/inference.h"
+
+#include <algorithm>
+
+#include "engine/halves/block.h"
+#include "ops/attention/choose_dry.h"
+#include "ops/embedding/embedding.h"
+
+namespace headroom::engine {
+
+std::int64_t cached_positions(const SelfAttention& a, const Generation& g) {
+  const std::int64_t seen = a.window > 0 ? std::min(a.window, g.len) : g.len;
+  return (seen + g.page - 1) / g.page * g.page;
+}
+
+void run_inference(const Decoder& d, const Generation& g, Inference how, Context& ctx) {
+  check(ctx.dry(), Code::unsupported, "inference is counted, not run");
+  check(g.batch >= 1 && g.len >= 1 && double(g.batch) * double(g.len) < 0x1p31, Code::bad_argument,
+        "inference: batch {} times len {} must be 1 to 2^31 tokens", g.batch, g.len);
+  const DType type = g.precision.dtype;
+  const ParamStore store(d, {.compute = type, .purpose = Purpose::forward, .answering = g.weights}, ctx);
+  std::vector<Tensor> caches;
+  {
+    auto phase = ctx.arena.in_phase(Phase::saved);
+    for (int i = 0; i < int(d.layers.size()); ++i) {
+      const SelfAttention& a = d.layers[std::size_t(i)].attention;
+      caches.push_back(ctx.arena.make({"cache", i}, g.cache.value_or(type), {g.batch, cached_positions(a, g), a.cached()}));
+    }
+  }
+  const std::int64_t read = how == Inference::decode ? 1 : g.chunk > 0 ? std::min(g.chunk, g.len) : g.len, rows = g.batch * read;
+  auto phase = ctx.arena.in_phase(Phase::forward);
+  const Tensor tokens = ctx.arena.make("tokens", DType::i32, {rows}), x = ctx.arena.make("x", type, {rows, d.width});
+  const ParamStore::Lease embedding_of(store, 0);
+  embedding::forward(embedding_of[Role::embedding].w, tokens, x, ctx);
+  for (int i = 0; i < int(d.layers.size()); ++i) {
+    const auto& [a, ffn] = d.layers[std::size_t(i)];
+    const bool absorbed = a.latent() && how == Inference::decode;
+    attention::Problem p = (absorbed ? absorbed_problem_of : problem_of)(a, g.batch, read, g.len, g.precision);
+    const attention::Variant& variant = attention::choose_dry(p, ctx.device, g.attention);
+    if (ctx.on_gpu() && !variant.supports(p, ctx.device, attention::Pass::forward)) p.precision.math = Math::exact;
+    const InBlock here{d, {.formats = formats_of(g.precision, usual_scales)}, rows, i};
+    Attending half{here, a, variant, p, d.positions > 0 ? Tensor() : Tensor(nullptr, DType::f32, {read, a.turned_dim()})};
+    half.cache = caches[std::size_t(i)];
+    half.absorbed = absorbed;
+    Block block = block_of(half, ffn);
+    block.shared_by = g.gpus;
+    block.forward(x, {store, group_of_layer(i)}, {}, x, ctx);
+  }
+  auto scope = ctx.arena.scope();  // the last position of each sequence
+  const ParamStore::Lease head_of(store, last_group(d));
+  const Tensor n = ctx.arena.make("final_norm.y", type, {g.batch, d.width}),
+               logits = ctx.arena.make("logits", DType::f32, {g.batch, d.vocab});
+  matmul::multiply({n, matmul::transposed(head_of[Role::head].w), logits, 1, 0, g.precision.math}, ctx, "head");
+}
+
+}  // namespace headroom::engine
