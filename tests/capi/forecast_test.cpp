@@ -10,7 +10,7 @@
 #include "engine/model/models.h"
 #include "engine/model/plain_model.h"
 #include "headroom/headroom.h"
-#include "studies/memory/pytorch/language_model.h"
+#include "pytorch/language_model.h"
 
 namespace headroom::capi {
 namespace {
@@ -155,11 +155,11 @@ TEST(CMemoryAsPytorch, IsTheStudysAccount) {
       ask(headroom_memory_as_pytorch, R"({"model": "small", "batch": 2, "len": [128, 256], "precision": "bf16", "attention": "flash"})");
   EXPECT_EQ(a.at("version"), 1);
   ASSERT_EQ(a.at("rows").size(), 2u);
-  studies::pytorch::LanguageModel m;
+  pytorch::LanguageModel m;
   const auto c = sizes_of(engine::model_described("small"));
   m.vocab = c.vocab, m.width = c.width, m.ffn = c.ffn, m.layers = c.layers, m.heads = c.heads, m.batch = 2, m.len = 256;
   m.precision = {DType::bf16}, m.fused_attention = true;
-  const auto account = studies::pytorch::account(m, studies::pytorch::workspace_bytes(90));
+  const auto account = pytorch::account(m, pytorch::workspace_bytes(90));
   EXPECT_EQ(a.at("rows").at(1).at("train_peak_bytes"), account.train_peak_bytes);
   EXPECT_FALSE(a.at("rows").at(1).at("components").empty());
   refuse(headroom_memory_as_pytorch, R"({"model": "small", "device": "cpu"})", HEADROOM_BAD_ARGUMENT, "CUDA allocator");
@@ -173,7 +173,7 @@ TEST(CMemoryAsPytorch, IsTheStudysAccount) {
   const Json larger =
       ask(headroom_memory_as_pytorch, R"({"model": "small", "len": 256, "batch": 2, "precision": "bf16", "attention": "flash",
     "workspace_bytes": 134217728})");
-  EXPECT_EQ(larger.at("rows").at(0).at("train_peak_bytes"), studies::pytorch::account(m, 128u << 20).train_peak_bytes);
+  EXPECT_EQ(larger.at("rows").at(0).at("train_peak_bytes"), pytorch::account(m, 128u << 20).train_peak_bytes);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // `headroom memory model` as a user meets it: the account, its edges, its times, and what is refused.
 #include "gpu/device.h"
-#include "studies/memory/pytorch/language_model.h"
+#include "pytorch/language_model.h"
 #include "tests/cli/model_program.h"
 
 namespace headroom {
@@ -117,10 +117,10 @@ TEST_F(ModelProgram, AsPyTorchIsTheAccountOfThatModel) {
   const Json j = answer(
       "memory model --as pytorch --kv-heads 1 --len 32,64 --precision bf16 --attention flash --adam fused --workspace-mib 8" + small_model);
   ASSERT_EQ(j["rows"].size(), 2u);
-  studies::pytorch::LanguageModel m;
+  pytorch::LanguageModel m;
   m.vocab = 100, m.width = 64, m.ffn = 256, m.layers = 2, m.heads = 2, m.kv_heads = 1, m.batch = 2, m.len = 64;
-  m.precision = {DType::bf16}, m.fused_attention = true, m.adam = studies::pytorch::Adam::fused;
-  const auto a = account(m, 8u << 20, studies::pytorch::Detail::components);
+  m.precision = {DType::bf16}, m.fused_attention = true, m.adam = pytorch::Adam::fused;
+  const auto a = account(m, 8u << 20, pytorch::Detail::components);
   EXPECT_EQ(j["rows"][1]["params"], a.params);
   EXPECT_EQ(j["rows"][1]["train_peak_bytes"], a.train_peak_bytes);
   EXPECT_EQ(j["rows"][1]["forward_peak_bytes"], a.forward_peak_bytes);

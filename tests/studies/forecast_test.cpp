@@ -408,7 +408,7 @@ dry::StepTimed one_step(double s, double products_s, double idle_s) {
 
 TEST(ForecastTime, HasAnIntervalPartsAndALimit) {
   const Device h200 = device_described("h200");
-  const auto time = forecast_time(one_step(0.010, 0.008, 0.002), rates_of(h200), h200);
+  const auto time = forecast_time(one_step(0.010, 0.008, 0.002), pytorch::rates_of(h200), h200);
   ASSERT_TRUE(time.ms);
   EXPECT_NEAR(*time.ms, 10, 1e-9);
   EXPECT_EQ(time.limit, "products");
@@ -416,29 +416,29 @@ TEST(ForecastTime, HasAnIntervalPartsAndALimit) {
   EXPECT_NEAR(time.parts[0].ms + time.parts[1].ms, *time.ms, 1e-9);
   EXPECT_NEAR(time.launch_us, 10, 1e-9);
   EXPECT_NEAR(time.tflops, 100, 1e-9);
-  EXPECT_EQ(forecast_time(one_step(0.010, 0.001, 0.009), rates_of(h200), h200).limit, "host");
+  EXPECT_EQ(forecast_time(one_step(0.010, 0.001, 0.009), pytorch::rates_of(h200), h200).limit, "host");
 }
 
 TEST(ForecastTime, CollectivesAreNotMeasuredAndWidenTheInterval) {
   const Device h200 = device_described("h200");
   dry::StepTimed step = one_step(0.010, 0.005, 0);
   step.step->parts[std::size_t(dry::Part::collectives)] = {0.004, 10, 0, 1e9};
-  const auto time = forecast_time(step, rates_of(h200), h200);
+  const auto time = forecast_time(step, pytorch::rates_of(h200), h200);
   EXPECT_NEAR(*time.ms_low, 9 * 0.8, 1e-9);
   EXPECT_NEAR(*time.ms_high, 12 * 1.4, 1e-9);
   EXPECT_NE(time.source.find("collectives"), std::string::npos);
   step.step->least_s = 0.008;
-  EXPECT_NEAR(*forecast_time(step, rates_of(h200), h200).ms_low, 8, 1e-9) << "products take that at the card's most";
+  EXPECT_NEAR(*forecast_time(step, pytorch::rates_of(h200), h200).ms_low, 8, 1e-9) << "products take that at the card's most";
 }
 
 TEST(ForecastTime, ACardThatWasNotMeasuredHasAWiderIntervalThatSaysSo) {
-  const auto measured = rates_of(device_described("h200"));
+  const auto measured = pytorch::rates_of(device_described("h200"));
   for (const Device& device : known_devices()) {
     if (device.key == "h200") continue;
-    const auto rates = rates_of(device);
+    const auto rates = pytorch::rates_of(device);
     ASSERT_EQ(bool(rates), architecture_of(device.sm).runs_cuda) << device.key;
     if (!rates) {
-      EXPECT_NE(why_no_rates(device).find("runs no CUDA"), std::string::npos) << device.key;
+      EXPECT_NE(pytorch::why_no_rates(device).find("runs no CUDA"), std::string::npos) << device.key;
       continue;
     }
     EXPECT_LT(rates->low, measured->low);
@@ -449,7 +449,7 @@ TEST(ForecastTime, ACardThatWasNotMeasuredHasAWiderIntervalThatSaysSo) {
 
 TEST(ForecastTime, AFasterHostTakesLessAndSaysSo) {
   const Device h200 = device_described("h200");
-  const auto measured = rates_of(h200), twice = rates_of(h200, 2);
+  const auto measured = pytorch::rates_of(h200), twice = pytorch::rates_of(h200, 2);
   ASSERT_TRUE(measured && twice);
   EXPECT_DOUBLE_EQ(twice->host.operation_s, measured->host.operation_s / 2);
   EXPECT_DOUBLE_EQ(twice->host.launch_s, measured->host.launch_s / 2);
@@ -461,12 +461,12 @@ TEST(ForecastTime, AFasterHostTakesLessAndSaysSo) {
 TEST(ForecastTime, ACardWithoutTensorCoresForATypeMultipliesItAsFp32) {
   const Device t4 = device_described("t4");
   ASSERT_EQ(t4.ceilings.bf16_flops, 0);
-  const auto rates = rates_of(t4);
+  const auto rates = pytorch::rates_of(t4);
   ASSERT_TRUE(rates);
   EXPECT_DOUBLE_EQ(rates->brain.large, rates->single.large);
   EXPECT_DOUBLE_EQ(rates->tf32.large, rates->single.large);
   EXPECT_GT(rates->half.large, 4 * rates->single.large);
-  const auto newer = rates_of(device_described("a100"));
+  const auto newer = pytorch::rates_of(device_described("a100"));
   EXPECT_DOUBLE_EQ(newer->brain.large, newer->half.large);
   EXPECT_GT(newer->tf32.large, 4 * newer->single.large);
 }
@@ -475,12 +475,12 @@ TEST(ForecastTime, WithoutATimeThereIsAReason) {
   Device unknown = device_described("h200");
   unknown.name = "A card of tomorrow";
   unknown.ceilings = {};
-  EXPECT_FALSE(rates_of(unknown));
-  const auto time = forecast_time(one_step(1, 1, 0), rates_of(unknown), unknown);
+  EXPECT_FALSE(pytorch::rates_of(unknown));
+  const auto time = forecast_time(one_step(1, 1, 0), pytorch::rates_of(unknown), unknown);
   EXPECT_FALSE(time.ms);
   EXPECT_NE(time.why.find("headroom device"), std::string::npos);
   const Device h200 = device_described("h200");
-  EXPECT_EQ(forecast_time({{}, "no step"}, rates_of(h200), h200).why, "no step");
+  EXPECT_EQ(forecast_time({{}, "no step"}, pytorch::rates_of(h200), h200).why, "no step");
 }
 
 }  // namespace

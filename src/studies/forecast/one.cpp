@@ -205,7 +205,7 @@ Told forecast_one(const Forecast& a, const std::vector<std::string>& program, co
   DryRunAsked asked{.program = std::move(one.program),
                     .dry = dry_of(a.device, t.room, cards),
                     .steps = a.steps,
-                    .rates = rates_of(a.device, a.host_speed),
+                    .rates = pytorch::rates_of(a.device, a.host_speed),
                     .settings = change,
                     .output = output};
   if (one.hosts > 1) asked.settings.push_back(fmt::format("{}={}", dry::hosts_variable, one.hosts));

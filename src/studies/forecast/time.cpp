@@ -10,7 +10,7 @@ namespace headroom::studies {
 ForecastTime forecast_time(const dry::StepTimed& timed, const std::optional<dry::Rates>& rates, const Device& device) {
   ForecastTime t;
   if (!rates) {
-    t.why = why_no_rates(device);
+    t.why = pytorch::why_no_rates(device);
     return t;
   }
   t.source = rates->source;

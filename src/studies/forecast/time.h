@@ -7,8 +7,8 @@
 
 #include "base/device.h"
 #include "dry/clock.h"
+#include "pytorch/rates.h"
 #include "studies/forecast/rows.h"
-#include "studies/rates.h"
 
 namespace headroom::studies {
 

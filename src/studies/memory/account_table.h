@@ -1,7 +1,7 @@
 // An account's components as a table of a report.
 #pragma once
+#include "memory/account.h"
 #include "report/record.h"
-#include "studies/memory/account.h"
 
 namespace headroom::studies {
 

@@ -6,14 +6,14 @@
 #include <vector>
 
 #include "base/precision_words.h"
+#include "memory/account.h"
 #include "ops/attention/attention.h"
 #include "ops/attention/mask_words.h"
+#include "pytorch/attention.h"
 #include "studies/attention/asked.h"
 #include "studies/life.h"
-#include "studies/memory/account.h"
 #include "studies/memory/asked.h"
 #include "studies/memory/lent_bytes.h"
-#include "studies/memory/pytorch/attention.h"
 #include "studies/memory/room.h"
 #include "studies/step/words.h"
 

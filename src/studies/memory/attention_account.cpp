@@ -5,8 +5,8 @@
 
 #include "engine/forecast/forecast.h"
 #include "ops/attention/choose_dry.h"
+#include "ops/attention/symbols.h"
 #include "studies/memory/attention.h"
-#include "studies/memory/attention_symbols.h"
 
 namespace headroom::studies {
 

@@ -3,8 +3,8 @@
 #include <functional>
 
 #include "engine/forecast/forecast.h"
+#include "memory/account.h"
 #include "report/record.h"
-#include "studies/memory/account.h"
 
 namespace headroom::studies {
 

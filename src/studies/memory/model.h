@@ -8,9 +8,9 @@
 
 #include "base/precision_words.h"
 #include "engine/forecast/forecast.h"
+#include "pytorch/language_model.h"
 #include "studies/life.h"
 #include "studies/memory/asked.h"
-#include "studies/memory/pytorch/language_model.h"
 #include "studies/memory/room.h"
 #include "studies/memory/serving.h"
 #include "studies/step/words.h"

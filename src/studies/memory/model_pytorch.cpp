@@ -11,12 +11,12 @@
 #include "engine/model/models.h"
 #include "engine/model/plain_model.h"
 #include "gpu/architecture.h"
+#include "pytorch/step_time.h"
 #include "report/described_table.h"
 #include "studies/memory/account_table.h"
 #include "studies/memory/answer.h"
 #include "studies/memory/edge_table.h"
 #include "studies/memory/live_bytes.h"
-#include "studies/memory/pytorch/step_time.h"
 #include "studies/memory/rows.h"
 
 namespace headroom::studies {

@@ -7,8 +7,8 @@
 #include "engine/recipe/levers.h"
 #include "engine/recipe/ranks.h"
 #include "ops/attention/mask_words.h"
+#include "pytorch/language_model.h"
 #include "studies/memory/asked.h"
-#include "studies/memory/pytorch/language_model.h"
 #include "studies/memory/serving.h"
 #include "studies/status.h"
 

@@ -9,11 +9,11 @@
 #include "base/text.h"
 #include "base/threads.h"
 #include "engine/model/models.h"
+#include "pytorch/step_time.h"
 #include "report/described_table.h"
 #include "store/described_json.h"
 #include "studies/memory/answer.h"
 #include "studies/memory/model_pytorch.h"
-#include "studies/memory/pytorch/step_time.h"
 
 namespace headroom::studies {
 

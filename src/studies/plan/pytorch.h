@@ -1,6 +1,6 @@
 // plan --as pytorch: the settings of PyTorch's training step that fit, before a run of torchtitan or a program like it.
 #pragma once
-#include "studies/memory/pytorch/language_model.h"
+#include "pytorch/language_model.h"
 #include "studies/plan/plan.h"
 
 namespace headroom::studies {

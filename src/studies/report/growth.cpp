@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "studies/memory/account.h"
+#include "memory/account.h"
 #include "studies/report/parts.h"
 #include "studies/results/columns.h"
 

@@ -1,0 +1,109 @@
+// A language model in PyTorch: its parameters, how ranks share them, and what its layers allocate. language_model.cpp takes steps of it.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "pytorch/compiled.h"
+#include "pytorch/eager.h"
+#include "pytorch/language_model.h"
+#include "pytorch/optimizer.h"
+
+namespace headroom::pytorch {
+
+struct Matrix {
+  Parameter weight, a = {}, b = {};  // a, b: adapters where there are any
+  Parameter bias = {};               // where there is one
+  Shape of_4bit = {};                // [out, in] of a weight that is packed
+};
+struct BlockWeights {
+  Parameter norm1, norm2;
+  Matrix q, k, v, o, up, gate, down;
+  Parameter q_norm, k_norm;  // where there are any
+  // Of GPT-2: q, k and v together, and biases of the norms. Of Gemma 2 and 3: norms of what attention and the feed-forward layer make.
+  Matrix qkv;
+  Parameter norm1_bias, norm2_bias, attention_norm, feed_forward_norm;
+};
+
+// FSDP2's group of parameters: sharded in FP32, gathered in the compute type.
+struct Group {
+  std::vector<Parameter> params;        // gathered; without bytes in between
+  std::int64_t shard = 0, trained = 0;  // numbers of one rank; those that are trained
+  bool whole = false;
+  Value arriving, reduced;  // what all ranks have sent; the gradient's shard
+};
+
+class Model {
+ public:
+  Model(Eager&, const LanguageModel&);
+  Value loss();  // the forward pass
+  void backward(Value loss);
+  void zero_grad();
+
+  std::uint64_t params = 0;
+  std::vector<Parameter> trained;
+  Optimizer optimizer;
+
+ private:
+  Parameter stored(const std::string& name, Shape);
+  Matrix matrix(const std::string& name, std::int64_t out, std::int64_t in, bool adapt = true);
+  Matrix packed(const std::string& name, Shape);
+  Parameter adapter(const std::string& name, Shape);
+  Parameter adapter_of(Parameter);
+  void make_parameters();
+  void make_parameters_of_gpt2();
+  void make_parameters_of_gemma();
+  void make_head();
+
+  // ---- several GPUs
+  void shard_all();
+  void shard_one(Parameter&, Group&, const char* name);
+  enum class When : std::uint8_t { forward, backward };
+  void begin_gather(Group&);
+  void gather(Group&, When);
+  void release(Group&);
+  void scatter(Group&);
+  void make_buckets();  // DDP's
+
+  // ---- layers
+  struct Turn {
+    Value cos, sin;
+  };
+  Value product(const std::string& name, const Value& x, const Matrix&, Eager::Pass = Eager::Pass::first);
+  Value norm(const std::string& name, const Value& x, const Parameter& weight);
+  Value rope(const std::string& name, const Value& x, const Turn&);
+  Value attend(const BlockWeights&, const Value& x, const Turn&);
+  Value feed_forward(const BlockWeights&, const Value& h, Eager::Pass);
+  Value whole_block(std::size_t i, Value x, const Turn&, Eager::Pass);
+  std::vector<Value> lasting(const Turn&);
+  Value block(std::size_t i, Value x,
+              Eager::Pass);  // as it is called: its weights are gathered around it, and it may be checkpointed within
+  Value several(std::size_t begin, std::size_t end, Value x, Eager::Pass);
+
+  // ---- transformers' models
+  Value embedded_of_gpt2();
+  Value block_of_gpt2(const BlockWeights&, Value x, Eager::Pass);
+  Value embedded_of_gemma();
+  Value norm_of_gemma(const std::string& name, const Value& x, const Parameter& weight, Eager::Pass);
+  Value turned_halves(const std::string& name, const Value& x, const Turn&);
+  Value attend_of_gemma(std::size_t i, const Value& x);
+  Value block_of_gemma(std::size_t i, Value x, Eager::Pass);
+
+  Eager& torch;
+  const LanguageModel& m;
+  std::int64_t kv_heads, dim;
+  DType low, held;  // the compute type; of parameters as they are stored
+  Parameter embed, norm_weight;
+  Parameter positions, norm_bias;  // of GPT-2
+  Matrix head;
+  std::vector<BlockWeights> blocks;
+  std::vector<Group> groups;               // of each block, and of what is left
+  std::vector<Value> standing;             // shards, buckets of DDP, scales of packed weights
+  std::vector<Value> standing_in_forward;  // what variables of a forward pass hold until its blocks are over
+  Turn turn_of_all, turn_of_windows;       // of Gemma
+  Value mask;
+  Value cos, sin;
+  Compiled compiled;
+  Value left_over, scattered;  // FSDP2 frees a gathered buffer after the next gather, a scattered one before the next scatter
+};
+
+}  // namespace headroom::pytorch

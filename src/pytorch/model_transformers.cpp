@@ -1,0 +1,189 @@
+// GPT-2 and Gemma as transformers writes them: GPT2LMHeadModel, GemmaForCausalLM, Gemma2ForCausalLM and Gemma3ForCausalLM (5.17). A variable of Python that
+// holds a tensor longer than it is read holds it here, too.
+#include <algorithm>
+#include <utility>
+
+#include "pytorch/model.h"
+#include "pytorch/views.h"
+
+namespace headroom::pytorch {
+
+void Model::make_parameters_of_gpt2() {
+  const std::int64_t w = m.width;
+  const auto conv1d = [&](const std::string& name, std::int64_t out, std::int64_t in) {
+    Matrix x{stored(name + " weight", {in, out})};
+    x.bias = stored(name + " bias", {out});
+    return x;
+  };
+  embed = stored("embedding", {m.vocab, w});
+  positions = stored("learned positions", {m.positions, w});
+  blocks.reserve(std::size_t(m.layers));
+  for (std::int64_t i = 0; i < m.layers; ++i) {
+    BlockWeights b;
+    b.norm1 = stored("norm1", {w}), b.norm1_bias = stored("norm1 bias", {w});
+    b.qkv = conv1d("qkv", 3 * w, w), b.o = conv1d("o", w, w);
+    b.norm2 = stored("norm2", {w}), b.norm2_bias = stored("norm2 bias", {w});
+    b.up = conv1d("up", m.ffn, w), b.down = conv1d("down", w, m.ffn);
+    blocks.push_back(std::move(b));
+  }
+  norm_weight = stored("final norm", {w}), norm_bias = stored("final norm bias", {w});
+  make_head();
+}
+
+void Model::make_parameters_of_gemma() {
+  const std::int64_t w = m.width, qw = m.heads * dim, kw = kv_heads * dim;
+  embed = stored("embedding", {m.vocab, w});
+  blocks.reserve(std::size_t(m.layers));
+  for (std::int64_t i = 0; i < m.layers; ++i) {
+    BlockWeights b;
+    b.q = matrix("q weight", qw, w), b.k = matrix("k weight", kw, w), b.v = matrix("v weight", kw, w), b.o = matrix("o weight", w, qw);
+    if (m.qk_norm) b.q_norm = stored("q norm", {dim}), b.k_norm = stored("k norm", {dim});
+    b.gate = matrix("gate weight", m.ffn, w), b.up = matrix("up weight", m.ffn, w), b.down = matrix("down weight", w, m.ffn);
+    b.norm1 = stored("norm1", {w});
+    if (m.norms_after) b.attention_norm = stored("norm behind attention", {w});
+    b.norm2 = stored("norm2", {w});
+    if (m.norms_after) b.feed_forward_norm = stored("norm behind feed-forward", {w});
+    blocks.push_back(std::move(b));
+  }
+  norm_weight = stored("final norm", {w});
+  make_head();
+}
+
+void Model::make_head() {  // before the embedding takes its place
+  const Value own = torch.make("the head's own weight", held, {m.vocab, m.width});
+  head = Matrix{m.tied ? embed : stored("head", {m.vocab, m.width})};
+}
+
+Value Model::embedded_of_gpt2() {
+  Value sum;
+  {
+    const Value rows = torch.embedding("embedded tokens", embed, {m.batch, m.len}, m.width),
+                places = torch.embedding("embedded positions", positions, {1, m.len}, m.width);
+    standing_in_forward = {rows.saved(), places.saved()};
+    sum = torch.add_to_each("tokens and positions", rows, places);
+  }
+  return m.dropout ? torch.dropout("embedding dropout", sum) : sum;
+}
+
+Value Model::block_of_gpt2(const BlockWeights& w, Value x, Eager::Pass pass) {
+  const auto dropped = [&](const std::string& name, const Value& v) { return m.dropout ? torch.dropout(name + " dropout", v) : v; };
+  Value h = torch.layer_norm("norm1", x, w.norm1, w.norm1_bias), attended;
+  {
+    const auto parts = torch.split("q, k and v", torch.conv1d("qkv", h, w.qkv.weight, w.qkv.bias), 3);
+    const Shape apart{m.batch, m.heads, m.len, dim}, joined{m.batch, m.len, m.width};
+    const auto heads = [&](std::size_t i) { return torch.heads_in_place(parts[i], apart); };
+    const Value o = torch.fused_attention("attention", heads(0), heads(1), heads(2));
+    attended = dropped("o", torch.conv1d("o", torch.heads_in_place(o, joined), w.o.weight, w.o.bias));
+  }
+  x = torch.add("attention residual", attended, x);
+  h = {};
+  h = torch.layer_norm("norm2", x, w.norm2, w.norm2_bias);
+  Value active;
+  {
+    const Value up = torch.conv1d("up", h, w.up.weight, w.up.bias);
+    active = m.written_out_gelu ? torch.written_out_gelu("gelu", up) : torch.gelu("gelu", up);
+  }
+  Value down = torch.conv1d("down", active, w.down.weight, w.down.bias, m.dropout ? Eager::Pass::first : pass);
+  active = {};
+  down = dropped("down", down);
+  return torch.add("feed-forward residual", x, down, pass);
+}
+
+Value Model::embedded_of_gemma() {
+  const DType type = m.autocasts() ? DType::f32 : low;
+  Value x;
+  {
+    const Value rows = torch.embedding("embedded tokens", embed, {m.batch, m.len}, m.width);
+    x = torch.scaled("scaled tokens", rows);
+  }
+  standing_in_forward = {x.saved()};
+  const bool sliding = !m.capped_scores && std::ranges::any_of(m.windows, [this](std::int64_t w) { return w > 0 && m.len >= w; });
+  if (sliding) standing_in_forward.push_back(mask = torch.make("mask of windows", DType::u8, {1, 1, m.len, m.len}));
+  const auto turn = [&](const std::string& of) {
+    const auto one = [&](const std::string& what) { return torch.make(what + of, type, {1, m.len, dim}); };
+    torch.touch_workspace();
+    return Turn{one("cos"), one("sin")};
+  };
+  turn_of_all = turn("");
+  turn_of_windows = m.qk_norm ? turn(" of windows") : turn_of_all;
+  for (const Turn& t : {turn_of_all, turn_of_windows}) standing_in_forward.push_back(t.cos), standing_in_forward.push_back(t.sin);
+  return x;
+}
+
+Value Model::norm_of_gemma(const std::string& name, const Value& x, const Parameter& weight, Eager::Pass pass) {
+  Value out;
+  {
+    const Value wide = torch.cast(name + " input as fp32", x, DType::f32);
+    Value root = torch.square(name + " x²", wide);
+    root = torch.row_mean(name + " mean", root);
+    root = torch.shifted(name + " + eps", root);
+    root = torch.reciprocal_root(name + " 1/rms", root);
+    const Value normed = torch.multiply(name + " x/rms", wide, root);
+    root = {};
+    const Value factor = torch.shifted(name + " 1 + weight", torch.cast(name + " weight as fp32", weight.value, DType::f32));
+    out = torch.multiply(name, normed, factor, pass);
+  }
+  return torch.cast(name + " output", out, x.dtype, pass);
+}
+
+Value Model::turned_halves(const std::string& name, const Value& x, const Turn& t) {
+  const DType type = size_of(t.cos.dtype) > size_of(x.dtype) ? t.cos.dtype : x.dtype;
+  const Value cosines = torch.constant_times(name + " · cos", x, t.cos, type);
+  Value turned;
+  {
+    const Value first = torch.every_second(x);
+    Value negated = torch.scaled(name + " negated half", torch.every_second(x));
+    turned = torch.stacked(name + " half turned", negated, first);
+  }
+  turned = torch.constant_times(name + " · sin", turned, t.sin, type);
+  return torch.add(name + " turned", cosines, turned);
+}
+
+Value Model::attend_of_gemma(std::size_t i, const Value& x) {
+  const BlockWeights& w = blocks[i];
+  const std::int64_t window = m.windows[i];
+  const Turn& t = window > 0 ? turn_of_windows : turn_of_all;
+  const auto apart = [&](const char* name, const Matrix& weight, std::int64_t heads) {
+    return torch.heads_in_place(product(name, x, weight), {m.batch, heads, m.len, dim});
+  };
+  Value q = apart("q", w.q, m.heads), k = apart("k", w.k, kv_heads);
+  const Value v = apart("v", w.v, kv_heads);
+  if (m.qk_norm) {
+    q = norm_of_gemma("q norm", q, w.q_norm, Eager::Pass::first);
+    k = norm_of_gemma("k norm", k, w.k_norm, Eager::Pass::first);
+  }
+  {
+    Value q_turned = turned_halves("q", q, t), k_turned = turned_halves("k", k, t);
+    q = std::move(q_turned);
+    k = std::move(k_turned);
+  }
+  const bool masked = window > 0 && m.len >= window && !m.capped_scores;  // scores are capped by flash-attn, which has windows of its own
+  Value o;
+  if (masked) {
+    const std::int64_t times = m.heads / kv_heads;
+    o = torch.fused_attention("attention", q, torch.for_each_head("keys", k, times), torch.for_each_head("values", v, times), mask);
+  } else {
+    o = torch.fused_attention("attention", q, k, v);
+  }
+  return product("o", torch.heads_in_place(o, {m.batch, m.len, m.heads * dim}), w.o);
+}
+
+Value Model::block_of_gemma(std::size_t i, Value x, Eager::Pass pass) {
+  const BlockWeights& w = blocks[i];
+  const auto first = Eager::Pass::first;
+  Value h = norm_of_gemma("norm1", x, w.norm1, first);
+  h = attend_of_gemma(i, h);
+  if (m.norms_after) h = norm_of_gemma("norm behind attention", h, w.attention_norm, first);
+  x = torch.add("attention residual", x, h);
+  h = {};
+  h = norm_of_gemma("norm2", x, w.norm2, first);
+  {
+    const Value gate = torch.gelu("gelu(gate)", product("gate", h, w.gate)), up = product("up", h, w.up);
+    Value active = torch.multiply("gelu(gate)·up", gate, up);
+    h = product("down", active, w.down, m.norms_after ? first : pass);
+  }
+  if (m.norms_after) h = norm_of_gemma("norm behind feed-forward", h, w.feed_forward_norm, pass);
+  return torch.add("feed-forward residual", x, h, pass);
+}
+
+}  // namespace headroom::pytorch
