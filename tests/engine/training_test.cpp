@@ -22,7 +22,7 @@ void make_lively(Workshop& w, float size = 0.4f) {
   w.training.store().refresh_copies();
 }
 
-// Frequencies that no one formula gives; tests/ops/rope_scaling_test.cpp holds them to transformers'.
+// Frequencies that no one formula gives; tests/ops/rope/rope_scaling_test.cpp holds them to transformers'.
 std::map<bool, oracle::Lm::Turned> turned_of(const Recipe& r) {
   std::map<bool, oracle::Lm::Turned> all;
   for (const DecoderLayer& l : r.model.layers) {

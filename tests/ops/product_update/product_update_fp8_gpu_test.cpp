@@ -1,5 +1,5 @@
 // The product of 8-bit factors that updates its weight, on a card: its gradient against Hopper's sums as emulated on a CPU, its update against adamw's.
-#include "tests/ops/updated_on_card.h"
+#include "tests/ops/product_update/updated_on_card.h"
 
 namespace headroom::product_update::of_eight_bits {
 namespace {

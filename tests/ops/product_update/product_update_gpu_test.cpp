@@ -1,4 +1,4 @@
-#include "tests/ops/updated_on_card.h"
+#include "tests/ops/product_update/updated_on_card.h"
 
 namespace headroom::product_update {
 namespace {
