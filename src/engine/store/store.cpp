@@ -111,7 +111,7 @@ void ParamStore::make_loan_alone() {
       if (shared_by_groups(run)) continue;
       if (s.group != group) group = s.group, at = 0;
       if (settings_.holding.gradients == Gradients::none && run.multiplied && run.layer >= 0) continue;
-      made_[i] = Tensor(base + at, run.partial, s.shape);
+      made_[i] = Tensor(base ? base + at : nullptr, run.partial, s.shape);
       at += Arena::rounded(made_[i].bytes());
       most = std::max(most, at);
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/element.h"
 #include "gpu/beside.h"
 #include "gpu/blas.h"
 #include "ops/copy/copy.h"
@@ -139,7 +140,7 @@ Tensor transposed(Tensor t) {
 Scaled transposed(const Scaled& t) { return {transposed(t.values), t.scale, t.kind}; }
 
 Tensor part(Tensor t, int dimension, std::int64_t begin, std::int64_t end) {
-  t.data = t.as<std::byte>() + begin * t.stride[std::size_t(dimension)] * std::int64_t(size_of(t.dtype));
+  t.data = element_of(t, begin * t.stride[std::size_t(dimension)]);
   t.shape.dim[std::size_t(dimension)] = end - begin;
   return t;
 }

@@ -196,7 +196,8 @@ GpusThatServe gpus_that_serve(const ModelMemory& m, std::int64_t batch, std::int
     if (!engine::shares(m.model, gpus)) continue;
     const auto one = peak_of(gpus, 1);
     if (!one) continue;
-    Group& g = groups.emplace_back(gpus, room_of(m.device, m.memory_bytes, gpus, RunBy::pytorch), *one);
+    groups.push_back({gpus, room_of(m.device, m.memory_bytes, gpus, RunBy::pytorch), *one});
+    Group& g = groups.back();
     if (!g.room.holds(g.peak)) continue;
     g.batch = largest(batch, [&](std::int64_t sequences) {
       const auto peak = peak_of(gpus, sequences);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/convert.h"
+#include "base/element.h"
 #include "ops/attention/cpu/plain_softmax.h"
 #include "ops/attention/documents/documents.h"
 #include "ops/attention/dropout.h"
@@ -28,14 +29,14 @@ using matmul::transposed;
 // heads whose key head is counted 0, 1, 2, …: query head h reads key head h / group.
 Tensor heads_of_group(const Tensor& t, std::int64_t group, std::int64_t g) {
   Tensor out = t;
-  out.data = t.as<std::byte>() + g * t.stride[2] * std::int64_t(size_of(t.dtype));
+  out.data = element_of(t, g * t.stride[2]);
   out.shape = {t.shape[0], t.shape[2] / group, t.shape[1], t.shape[3]};
   out.stride = {t.stride[0], t.stride[2] * group, t.stride[1], t.stride[3]};
   return out;
 }
 Tensor scores_of_group(const Tensor& t, std::int64_t group, std::int64_t g) {  // [batch, heads, len_q, len_k]
   Tensor out = t;
-  out.data = t.as<std::byte>() + g * t.stride[1] * std::int64_t(size_of(t.dtype));
+  out.data = element_of(t, g * t.stride[1]);
   out.shape = {t.shape[0], t.shape[1] / group, t.shape[2], t.shape[3]};
   out.stride[1] *= group;
   return out;
