@@ -1,0 +1,213 @@
+"""What gpu_headroom.torch has under flash_attn's names, and caches with lengths and pages, against torch's own attention in FP64."""
+
+import itertools
+import unittest
+
+from torch_cases import DEVICES, Base, reference, tensors, torch
+
+import gpu_headroom.torch as ht
+
+
+class FlashAttnTest(Base):
+    def test_varlen_as_flash_attn_has_it(self):
+        for device in DEVICES:
+            q, k, v = (x.detach()[0].transpose(0, 1).contiguous().requires_grad_() for x in tensors(device, len_q=40, len_k=40))
+            ends = [0, 7, 7, 30, 40]
+            cu = torch.tensor(ends, dtype=torch.int32, device=device)
+            o, lse = ht.attention_varlen(q, k, v, cu, is_causal=True, return_lse=True)
+            self.assertEqual((o.shape, lse.shape), (q.shape, (4, 40)))
+            parts = [ht.attention(*[x[None, a:b] for x in (q, k, v)], layout="blhd", is_causal=True)[0] for a, b in zip(ends, ends[1:])]
+            self.near(o, torch.cat(parts), torch.float32)
+            self.near(ht.attention_varlen(q, k, v, cu, cu, is_causal=True), o, torch.float32)
+            up = torch.randn_like(o)
+            want = torch.autograd.grad(torch.cat(parts), [q, k, v], up)
+            for g, w in zip(torch.autograd.grad(o, [q, k, v], up), want):
+                self.near(g, w, torch.float32)
+
+    def test_varlen_in_flash_attns_order(self):
+        q, k, v = (torch.randn(30, 2, 8) for _ in range(3))
+        cu = torch.tensor([0, 20, 30], dtype=torch.int32)
+        want = ht.attention_varlen(q, k, v, cu, cu, is_causal=True)
+        self.assertTrue(torch.equal(ht.attention_varlen(q, k, v, cu, cu, 20, torch.tensor(20), is_causal=True), want))
+        self.assertTrue(torch.equal(ht.attention_varlen(q, k, v, cu, cu, max_seqlen_q=20, max_seqlen_k=20, is_causal=True), want))
+        with self.assertRaisesRegex(TypeError, "after max_seqlen_k every argument is said by its name: .* is is_causal="):
+            ht.attention_varlen(q, k, v, cu, cu, 20, 20, 0.0, None, True)
+        with self.assertRaisesRegex(TypeError, "max_seqlen_q is a float: a whole number"):
+            ht.attention_varlen(q, k, v, cu, cu, 0.5)
+
+    def test_flash_attns_functions(self):
+        from gpu_headroom.torch import flash_attn as fa
+
+        for device in DEVICES:
+            q, k, v = (x.transpose(1, 2) for x in tensors(device, len_q=33, len_k=40))
+            turned = [x.transpose(1, 2) for x in (q, k, v)]
+            for causal, size, mask in ((False, (-1, -1), {}), (True, (-1, -1), {"is_causal": True}), (True, (6, 0), {"window": 7}),
+                                       (False, (6, 2), {"window": (7, 2)}), (True, (6, 9), {"window": 7}), (False, (-1, 3), {"window": (99, 3)}),
+                                       (False, (4, -1), {"window": (5, 99)})):  # fmt: skip
+                want, want_lse = reference(*turned, **mask, align="bottom-right")
+                o, lse, none = fa.flash_attn_func(q, k, v, 0.0, None, causal, size, return_attn_probs=True)
+                self.near(o.transpose(1, 2), want, torch.float32, (causal, size))
+                self.near(lse, want_lse, torch.float32)
+                self.assertIsNone(none)
+            kv = torch.stack([k, v], 2)
+            self.near(fa.flash_attn_kvpacked_func(q, kv, causal=True), fa.flash_attn_func(q, k, v, causal=True), torch.float32)
+            qkv = torch.stack([k, k, v], 2)
+            self.near(fa.flash_attn_qkvpacked_func(qkv, softcap=2.0), fa.flash_attn_func(k, k, v, softcap=2.0), torch.float32)
+            cu = torch.tensor([0, 20, 40], dtype=torch.int32, device=device)
+            want = torch.cat([fa.flash_attn_func(*[x[:1, a:b] for x in (k, k, v)], causal=True)[0] for a, b in ((0, 20), (20, 40))])
+            self.near(fa.flash_attn_varlen_func(k[0], k[0], v[0], cu, cu, 20, 20, 0.0, None, True), want, torch.float32)
+            self.near(fa.flash_attn_varlen_qkvpacked_func(qkv[0], cu, 20, causal=True), want, torch.float32)
+            self.near(fa.flash_attn_varlen_kvpacked_func(k[0], kv[0], cu, cu, 20, 20, causal=True), want, torch.float32)
+            with self.assertRaisesRegex(NotImplementedError, "flash_attn_func: alibi_slopes is not served"):
+                fa.flash_attn_func(q, k, v, alibi_slopes=torch.ones(4))
+            for call in (lambda p: fa.flash_attn_func(q, k, v, p, causal=True), lambda p: fa.flash_attn_varlen_func(k[0], k[0], v[0], cu, cu, 20, 20, p)):  # noqa: B023
+                torch.manual_seed(1)
+                o = call(0.5)
+                torch.manual_seed(1)
+                self.assertTrue(torch.equal(o, call(0.5)))
+                self.assertFalse(torch.equal(o, call(0.5)))
+
+    def test_any_whole_number(self):
+        import numpy as np
+
+        from gpu_headroom.torch import flash_attn as fa
+
+        for device, number in itertools.product(DEVICES, (torch.tensor, np.int64, np.uint8)):  # flash-attn's own tests give tensors of no dimension
+            q, k, v = tensors(device, grad=False)
+            self.assertTrue(torch.equal(ht.attention(q, k, v, window=number(7)), ht.attention(q, k, v, window=7)))
+            self.assertTrue(torch.equal(ht.attention(q, k, v, window=(number(7), number(2))), ht.attention(q, k, v, window=(7, 2))))
+            turned = [x.transpose(1, 2) for x in (q, k, v)]
+            got = fa.flash_attn_func(*turned, window_size=(number(6), 2))
+            self.assertTrue(torch.equal(got, fa.flash_attn_func(*turned, window_size=(6, 2))))
+            cu = torch.tensor([0, 33], dtype=torch.int32, device=device)
+            alike = [x[0, :33] for x in turned]
+            got = fa.flash_attn_varlen_func(*alike, cu, cu, number(33), number(33), window_size=(number(6), 0))
+            self.assertTrue(torch.equal(got, fa.flash_attn_varlen_func(*alike, cu, cu, 33, 33, window_size=(6, 0))))
+            got = ht.attention_with_cache(q[:, :, :1], k, v, number(20).to(device) if number is torch.tensor else number(20))
+            self.assertTrue(torch.equal(got, ht.attention_with_cache(q[:, :, :1], k, v, 20)))
+            caches = [x.clone() for x in turned[1:]]
+            fa.flash_attn_with_kvcache(turned[0][:, :1], *caches, *[x[:, :1] for x in turned[1:]], cache_seqlens=number(20))
+            self.assertTrue(torch.equal(caches[0][:, 20], turned[1][:, 0]))
+        changed = torch.tensor(7)
+        ht.attention(q, k, v, window=changed)
+        changed += 5
+        self.assertTrue(torch.equal(ht.attention(q, k, v, window=changed), ht.attention(q, k, v, window=12)))
+        for wrong in (torch.tensor(7.0), torch.tensor([7, 8]), torch.tensor(True), np.float32(7), "7"):
+            with self.assertRaisesRegex(TypeError, "window is .*: the number of keys"):
+                ht.attention(q, k, v, window=wrong)
+        with self.assertRaisesRegex(TypeError, r"window_size is \(1.5, 0\): two whole numbers"):
+            fa.flash_attn_func(*turned, window_size=(1.5, 0))
+
+    def test_flash_attns_cache(self):
+        from gpu_headroom.torch import flash_attn as fa
+
+        for device in DEVICES:
+            q, new_k, new_v = (x.detach().transpose(1, 2) for x in tensors(device, len_q=3, len_k=3))
+            k, v = (torch.randn(2, 32, 2, 16, device=device) for _ in range(2))
+            lengths = torch.tensor([20, 9], dtype=torch.int32, device=device)
+            whole = [torch.cat([c[b, :n], x[b]]) for b, n in enumerate((20, 9)) for c, x in ((k, new_k), (v, new_v))]
+            want = torch.cat([fa.flash_attn_func(q[b : b + 1], whole[2 * b][None], whole[2 * b + 1][None], causal=True) for b in (0, 1)])
+            caches = k.clone(), v.clone()
+            self.near(fa.flash_attn_with_kvcache(q, *caches, new_k, new_v, cache_seqlens=lengths, causal=True), want, torch.float32)
+            self.assertTrue(torch.equal(caches[0][1, 9:12], new_k[1]) and torch.equal(caches[0][1, 12:], k[1, 12:]))
+            table = torch.tensor([[5, 2, 7, 1], [0, 3, 4, 6]], dtype=torch.int32, device=device)
+            pages = [torch.zeros(8, 8, 2, 16, device=device) for _ in range(2)]
+            for paged, whole_cache in zip(pages, (k, v)):
+                paged[table.long()] = whole_cache.unflatten(1, (4, 8))
+            o, lse = fa.flash_attn_with_kvcache(q, *pages, new_k, new_v, cache_seqlens=lengths, block_table=table, causal=True,
+                                                return_softmax_lse=True)  # fmt: skip
+            self.near(o, want, torch.float32)
+            self.assertEqual(lse.shape, (2, 4, 3))
+            for full, more in (([33, 1], []), ([30, 1], [new_k, new_v])):
+                full = torch.tensor(full, dtype=torch.int32, device=device)
+                with self.assertRaisesRegex(RuntimeError, "a sequence of 33 keys, the pages of block_table have room for 32"):
+                    fa.flash_attn_with_kvcache(q, *pages, *more, cache_seqlens=full, block_table=table)
+            swapped = torch.tensor([1, 0], device=device)
+            caches = k[swapped].clone(), v[swapped].clone()
+            self.near(fa.flash_attn_with_kvcache(q, *caches, new_k, new_v, cache_seqlens=lengths, cache_batch_idx=swapped, causal=True), want,
+                      torch.float32)  # fmt: skip
+            with self.assertRaisesRegex(ValueError, "rotary_cos, rotary_sin, k and v are given together"):
+                fa.flash_attn_with_kvcache(q, k, v, rotary_cos=torch.ones(2))
+            with self.assertRaisesRegex(ValueError, "k and v need cache_seqlens"):
+                fa.flash_attn_with_kvcache(q, k, v, new_k, new_v)
+
+    def test_flash_attns_rotary_embeddings_and_left_padding(self):
+        from gpu_headroom.torch import flash_attn as fa
+
+        def turned(x, at, angles, interleaved):  # a pair of dimensions at a time
+            y = x.clone()
+            for i in range(angles.shape[1]):
+                a, b = (2 * i, 2 * i + 1) if interleaved else (i, i + angles.shape[1])
+                c, s = angles[at, i].cos(), angles[at, i].sin()
+                y[..., a], y[..., b] = x[..., a] * c - x[..., b] * s, x[..., a] * s + x[..., b] * c
+            return y
+
+        for device, interleaved, causal in itertools.product(DEVICES, (False, True), (False, True)):
+            q, new_k, new_v = (x.detach().transpose(1, 2) for x in tensors(device, len_q=3, len_k=3))
+            k, v = (torch.randn(2, 32, 2, 16, device=device) for _ in range(2))
+            lengths, pad = (torch.tensor(n, dtype=torch.int32, device=device) for n in ([20, 9], [4, 0]))
+            angles = torch.rand(40, 4, device=device) * 6
+            want, now = [], torch.arange(3, device=device)
+            for b, n in enumerate((20, 9)):
+                of_q = turned(q[b].transpose(0, 1), n + (now if causal else now * 0), angles, interleaved).transpose(0, 1)
+                of_k = torch.cat([k[b, :n], turned(new_k[b].transpose(0, 1), n + now, angles, interleaved).transpose(0, 1)])
+                want.append(fa.flash_attn_func(of_q[None], of_k[None, pad[b] :], torch.cat([v[b, :n], new_v[b]])[None, pad[b] :], causal=causal))
+            caches = k.clone(), v.clone()
+            o, lse = fa.flash_attn_with_kvcache(q, *caches, new_k, new_v, angles.cos(), angles.sin(), lengths, cache_leftpad=pad, causal=causal,
+                                                rotary_interleaved=interleaved, return_softmax_lse=True)  # fmt: skip
+            self.near(o, torch.cat(want), torch.float32, (interleaved, causal))
+            self.assertEqual(lse.shape, (2, 4, 3))
+            self.near(caches[0][1, 9:12, 1], turned(new_k[1, :, 1], 9 + now, angles, interleaved), torch.float32)
+            with self.assertRaisesRegex(NotImplementedError, "cache_leftpad is not served with block_table"):
+                fa.flash_attn_with_kvcache(q, k, v, cache_leftpad=pad, block_table=pad[:, None])
+
+    def test_flash_attns_documents_in_pages(self):
+        from gpu_headroom.torch import flash_attn as fa
+
+        for device, causal in itertools.product(DEVICES, (False, True)):
+            q, k, v = (x[:1].transpose(1, 2) for x in tensors(device, len_q=33, len_k=40))
+            q, k, v = q[0], k[0], v[0]
+            cu_q, cu_k = (torch.tensor(n, dtype=torch.int32, device=device) for n in ([0, 20, 20, 33], [0, 17, 25, 40]))
+            table = torch.tensor([[5, 2, 7], [0, 3, 4], [6, 1, 8]], dtype=torch.int32, device=device)
+            pages = [torch.full((9, 8, *x.shape[1:]), torch.nan, device=device) for x in (k, v)]
+            for paged, whole in zip(pages, (k, v)):
+                for b, (begin, end) in enumerate(((0, 17), (17, 25), (25, 40))):
+                    for at in range(end - begin):
+                        paged[table[b, at // 8], at % 8] = whole[begin + at].detach()
+            want, want_lse, _ = fa.flash_attn_varlen_func(q, k, v, cu_q, cu_k, 20, 17, causal=causal, return_attn_probs=True)
+            got, lse, _ = fa.flash_attn_varlen_func(q, *pages, cu_q, cu_k, 20, 17, causal=causal, block_table=table, return_attn_probs=True)
+            self.near(got, want, torch.float32, causal)
+            self.near(lse, want_lse, torch.float32, causal)
+
+    def test_a_cache_with_lengths_and_pages(self):
+        for device, new, layout in itertools.product(DEVICES, (1, 3), ("bhld", "blhd")):
+            q, k, v = tensors(device, batch=2, len_q=new, grad=False)
+            lengths = [29, 17]
+            alone = [ht.attention(q[b : b + 1], k[b : b + 1, :, :n], v[b : b + 1, :, :n], is_causal=True, align="bottom-right")
+                     for b, n in enumerate(lengths)]  # fmt: skip
+            want = torch.cat(alone)
+            turn = (lambda x: x.transpose(1, 2)) if layout == "blhd" else (lambda x: x)
+            said = torch.tensor(lengths, device=device)
+            self.near(turn(ht.attention_with_cache(turn(q), turn(k), turn(v), said, layout=layout)), want, torch.float32)
+            table = torch.tensor([[7, 2, 9, 4, 0], [1, 3, 5, -1, -1]], dtype=torch.int32, device=device)
+            pages = [torch.zeros(10, 2, 8, 16, device=device) for _ in range(2)]
+            for paged, whole in zip(pages, (k, v)):
+                for b, n in enumerate((5, 3)):
+                    for at in range(n):
+                        paged[table[b, at]] = whole[b, :, at * 8 : at * 8 + 8]
+            got, lse = ht.attention_with_cache(turn(q), *map(turn, pages), said, table, layout=layout, return_lse=True)
+            self.near(turn(got), want, torch.float32)
+            self.assertEqual(lse.shape, (2, 4, new))
+            compiled = torch.compile(lambda *x: ht.attention_with_cache(*x, layout=layout), fullgraph=True, backend="aot_eager")  # noqa: B023
+            self.near(turn(compiled(turn(q), *map(turn, pages), said, table)), want, torch.float32)
+            self.near(turn(ht.attention_with_cache(turn(q), turn(k), turn(v), layout=layout)),
+                      ht.attention(q, k, v, is_causal=True, align="bottom-right"), torch.float32)  # fmt: skip
+            q.requires_grad_()
+            got = ht.attention_with_cache(turn(q), *map(turn, pages), said, table, layout=layout)
+            with self.assertRaisesRegex(RuntimeError, "a cache in pages has no gradients"):
+                got.sum().backward()
+            ht.attention_with_cache(turn(q), turn(k), turn(v), said, layout=layout).sum().backward()  # without pages it has
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,155 @@
+"""Attention as an operator of torch: its schema, torch.compile, fake tensors, streams and graphs."""
+
+import itertools
+import unittest
+
+from torch_cases import DEVICES, Base, tensors, torch
+
+import gpu_headroom.torch as ht
+
+
+class OperatorTest(Base):
+    def test_options_have_the_order_of_the_operators_schema(self):
+        from gpu_headroom.torch.calls import Options
+
+        schema = [a.name for a in torch.ops.headroom.attention_forward.default._schema.arguments]
+        self.assertEqual(tuple(schema[-len(Options._fields) :]), Options._fields)
+
+    def test_the_kind_of_error_does_not_hang_on_its_words(self):
+        q = torch.randn(1, 2, 5, 8)
+        with self.assertRaisesRegex(ValueError, "layout 'this is a layout': bhld"):
+            ht.attention(q, q, q, layout="this is a layout")
+        with self.assertRaisesRegex(TypeError, "k is torch.float64"):
+            ht.attention(q, q.double(), q)
+
+    def test_opcheck(self):
+        for device in DEVICES:
+            for heads_first, mask in itertools.product((True, False), ((0, False, 0, 0, 0.0), (1, True, 0, 0, 0.0), (2, False, 5, 2, 3.0))):
+                q, k, v = tensors(device, torch.float32 if device == "cpu" else torch.bfloat16)
+                if not heads_first:
+                    q, k, v = (x.detach().transpose(1, 2).contiguous().requires_grad_() for x in (q, k, v))
+                options = (*mask, None, heads_first, "", False, 0)
+                sink = torch.randn(4, device=device, requires_grad=True)
+                cu_q, cu_k = (torch.tensor([[0, 9, n], [0, 0, n]], dtype=torch.int32, device=device) for n in (33, 40))
+                for with_ in ((None, None, None), (sink, cu_q, cu_k)):
+                    torch.library.opcheck(torch.ops.headroom.attention_forward.default, (q, k, v, *with_, None, None, *options))
+                    held = [x if x is None else x.detach() for x in (q, k, v, *with_)]
+                    o, lse = torch.ops.headroom.attention_forward(*held, None, None, *options)
+                    backward = (torch.randn_like(o), None, *held[:3], o, lse, *held[3:], None, *options)
+                    torch.library.opcheck(torch.ops.headroom.attention_backward.default, backward)
+                seed, dropped = torch.tensor([5, 6], device=device), (*options, 0, 0.25)
+                torch.library.opcheck(torch.ops.headroom.attention_forward.default, (q, k, v, None, None, None, None, seed, *dropped))
+                o, lse = torch.ops.headroom.attention_forward(*held[:3], None, None, None, None, seed, *dropped)
+                backward = (torch.randn_like(o), None, *held[:3], o, lse, None, None, None, seed, *dropped)
+                torch.library.opcheck(torch.ops.headroom.attention_backward.default, backward)
+            q = tensors(device, len_q=2, grad=False)[0]
+            pages, table = torch.randn(6, 2, 8, 16, device=device), torch.tensor([[0, 3], [5, 1]], dtype=torch.int32, device=device)
+            options = (1, False, 0, 0, 0.0, None, True, "", False, 0)
+            torch.library.opcheck(torch.ops.headroom.attention_forward.default, (q, pages, pages + 1, None, None, None, table, None, *options))
+
+    def test_compile_without_graph_breaks(self):
+        for device in DEVICES:
+
+            def f(q, k, v):
+                o, lse = ht.attention(q, k, v, is_causal=True, return_lse=True)
+                return (o * 2).sum() + lse.sum()
+
+            compiled = torch.compile(f, fullgraph=True, backend="inductor" if device == "cuda" else "aot_eager")
+            for seed in range(2):
+                q, k, v = tensors(device, seed=seed)
+                got, want = torch.autograd.grad(compiled(q, k, v), [q, k, v]), torch.autograd.grad(f(q, k, v), [q, k, v])
+                for g, w in zip(got, want):
+                    self.near(g, w, torch.float32)
+
+    def test_compile_with_dynamic_shapes(self):
+        compiled = torch.compile(lambda q, k, v: ht.attention(q, k, v, is_causal=True), fullgraph=True, dynamic=True, backend="aot_eager")
+        with torch._dynamo.config.patch(error_on_recompile=True):
+            for n in (33, 40, 57, 128):
+                q, k, v = tensors(len_q=n, len_k=n)
+                o = compiled(q, k, v)
+                self.near(o, ht.attention(q, k, v, is_causal=True), torch.float32)
+                o.sum().backward()
+        scaled = torch.compile(lambda q, k, v, s: ht.attention(q, k, v, scale=s, softcap=2 * s), fullgraph=True, dynamic=True,
+                               backend="aot_eager")  # fmt: skip
+        for s in (0.5, 0.25, 0.125):
+            self.near(scaled(q, k, v, s), ht.attention(q, k, v, scale=s, softcap=2 * s), torch.float32)
+
+    def test_compile_with_documents_and_sinks(self):
+        for device in DEVICES:
+
+            def f(q, k, v, sink, cu):
+                return ht.attention(q, k, v, is_causal=True, sink=sink, cu_seqlens_q=cu)
+
+            compiled = torch.compile(f, fullgraph=True, dynamic=True, backend="aot_eager")
+            for n, documents in ((40, 2), (57, 3), (33, 5)):
+                q, k, v = tensors(device, len_q=n, len_k=n)
+                sink = torch.randn(4, device=device, requires_grad=True)
+                cu = torch.arange(documents + 1, dtype=torch.int32, device=device).expand(2, -1) * 6
+                up = torch.randn_like(q)
+                got = torch.autograd.grad(compiled(q, k, v, sink, cu), [q, k, v, sink], up)
+                for g, w in zip(got, torch.autograd.grad(f(q, k, v, sink, cu), [q, k, v, sink], up)):
+                    self.near(g, w, torch.float32)
+
+    def test_fake_tensors(self):
+        from torch._subclasses.fake_tensor import FakeTensorMode
+
+        with FakeTensorMode():
+            o, lse = ht.attention(*[torch.empty(2, 4, 32, 16, device="cpu") for _ in range(3)], return_lse=True)
+        self.assertEqual((tuple(o.shape), tuple(lse.shape), lse.dtype), ((2, 4, 32, 16), (2, 4, 32), torch.float32))
+
+    def test_checkpointing_and_anomaly_mode(self):
+        from torch.utils.checkpoint import checkpoint
+
+        q, k, v = tensors()
+        with torch.autograd.detect_anomaly(check_nan=True):
+            got = torch.autograd.grad(checkpoint(ht.attention, q, k, v, use_reentrant=False).sum(), [q, k, v])
+        for g, w in zip(got, torch.autograd.grad(ht.attention(q, k, v).sum(), [q, k, v])):
+            self.assertTrue(torch.equal(g, w))
+
+    def test_a_graph_is_captured(self):
+        if "cuda" not in DEVICES:
+            self.skipTest("no CUDA device")
+        q, k, v = tensors("cuda", torch.bfloat16, len_q=256, len_k=256, dim=64)
+        up = torch.randn_like(q)
+
+        def step():
+            o = ht.attention(q, k, v, is_causal=True, deterministic=True)
+            return (o, *torch.autograd.grad(o, [q, k, v], up))
+
+        side = torch.cuda.Stream()
+        with torch.cuda.stream(side):
+            want = step()
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            got = step()
+        graph.replay()
+        torch.cuda.synchronize()
+        for g, w in zip(got, want):
+            self.assertTrue(torch.equal(g, w))
+
+    def test_the_current_stream_is_used(self):
+        if "cuda" not in DEVICES:
+            self.skipTest("no CUDA device")
+        q, k, v = tensors("cuda", torch.bfloat16, len_q=2048, len_k=2048, dim=64, grad=False)
+        want = ht.attention(q, k, v)
+        torch.cuda.synchronize()
+        side = torch.cuda.Stream()
+        with torch.cuda.stream(side):
+            late = q * 0
+            torch.cuda._sleep(100_000_000)
+            late += q
+            o = ht.attention(late, k, v)
+        side.synchronize()
+        self.assertTrue(torch.equal(o, want))
+
+    def test_another_device_is_refused(self):
+        if "cuda" not in DEVICES:
+            self.skipTest("no CUDA device")
+        q, k, v = tensors(grad=False)
+        with self.assertRaisesRegex(ValueError, "k is on cuda:0, q is on cpu"):
+            ht.attention(q, k.cuda(), v)
+
+
+if __name__ == "__main__":
+    unittest.main()
