@@ -47,7 +47,8 @@ class Setting:
     adam: str = "foreach"  # foreach, fused, muon (with fused AdamW); 8bit, lion, lion-8bit (bitsandbytes)
     lora: int = 0  # rank of the adapters of every matrix of the blocks; the other weights are frozen, in the precision
     accumulate: int = 1  # micro-batches of a step
-    shard: str = "none"  # none (DDP when gpus > 1), gradients (FSDP2, gathered weights kept until backward), everything (gathered twice)
+    shard: str = "none"  # none (DDP when gpus > 1), optimizer (DDP with ZeroRedundancyOptimizer), gradients (FSDP2, gathered weights kept until
+    # backward), everything (gathered twice)
     gpus: int = 1
 
 
@@ -67,7 +68,7 @@ def step_of(s, device):
     from torch.utils.checkpoint import checkpoint
 
     import pytorch_memory as eager
-    if s.model not in SHAPES:
+    if s.model not in SHAPES:  # one of pytorch_models.py
         return step_of_transformers(s, device)
     vocab, width, ffn, depth, heads, kv_heads = SHAPES[s.model]
     depth = s.layers or depth
@@ -168,7 +169,7 @@ def step_of(s, device):
     if s.compile == "blocks":
         for block in model.blocks:
             block.compile()
-    if s.gpus > 1 and s.shard != "none":
+    if s.gpus > 1 and s.shard in ("gradients", "everything"):
         from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
         policy = MixedPrecisionPolicy(param_dtype=low, reduce_dtype=low if s.parameters == "half" else torch.float32)
         for block in model.blocks:
@@ -182,7 +183,7 @@ def step_of(s, device):
     optimizers = optimizers_of(s, trained, hidden)
     tokens = torch.randint(vocab, (s.batch, s.len + 1), device=device)
     x, y = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
-    autocast = s.precision == "bf16" and s.shard == "none" and s.parameters == "whole"  # FSDP2's policy casts instead
+    autocast = s.precision == "bf16" and s.shard in ("none", "optimizer") and s.parameters == "whole"  # FSDP2's policy casts instead
 
     def step(mark):
         for _ in range(s.accumulate):
@@ -211,7 +212,11 @@ def optimizers_of(s, trained, hidden):
         import bitsandbytes
         return [{"8bit": bitsandbytes.optim.AdamW8bit, "lion": bitsandbytes.optim.Lion, "lion-8bit": bitsandbytes.optim.Lion8bit}[s.adam](
             trained, lr=1e-4)]
-    return [torch.optim.AdamW(trained, lr=1e-4, fused=s.adam == "fused", foreach=s.adam == "foreach")]
+    how = dict(lr=1e-4, fused=s.adam == "fused", foreach=s.adam == "foreach")
+    if s.shard == "optimizer":
+        from torch.distributed.optim import ZeroRedundancyOptimizer
+        return [ZeroRedundancyOptimizer(trained, optimizer_class=torch.optim.AdamW, **how)]
+    return [torch.optim.AdamW(trained, **how)]
 
 
 def step_of_transformers(s, device):

@@ -269,7 +269,8 @@ Value Eager::subtract(const std::string& name, const Value& a, const Value& b) {
 
 Value Eager::multiply(const std::string& name, const Value& a, const Value& b, Pass pass) {
   const bool wants_a = bool(a.node), wants_b = bool(b.node);
-  const DType wide = a.shape == b.shape && size_of(b.dtype) > size_of(a.dtype) ? b.dtype : a.dtype;
+  const bool promotes = a.shape == b.shape || (b.shape.rank == a.shape.rank && last(b.shape) == 1);  // a row of weights has x's type here
+  const DType wide = promotes && size_of(b.dtype) > size_of(a.dtype) ? b.dtype : a.dtype;
   const Value out = pass == Pass::again ? unmade(wide, a.shape) : fresh(name, wide, a.shape);
   if (pass != Pass::again) ran(a.shape == b.shape ? between(a.dtype, b.dtype) : Kernel::strided, out, a, b);
   return record(name, out, {a, b},

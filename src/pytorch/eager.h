@@ -95,6 +95,13 @@ class Eager : public Engine {
   Value gelu(const std::string& name, const Value& x);
   Value written_out_gelu(const std::string& name, const Value& x);
 
+  // Experts.
+  Value best(const std::string& name, const Value& x, std::int64_t of_row);             // torch.topk of each row
+  Value shares_of_best(const std::string& name, const Value& x);                        // x /= x.sum(-1, keepdim=True), in place
+  Value gathered(const std::string& name, const Value& x, Shape to, Value index = {});  // x[index]; no index: one of its own is made
+  Value grouped_product(const std::string& name, const Value& x, const Parameter& weights, const Value& ends);  // F.grouped_mm
+  Value summed_experts(const std::string& name, const Value& x, Shape to, Pass);                                // of a token
+
  private:
   Value powered(const std::string& name, const Value& x, const char* lower,
                 const char* times_lower);  // autograd's names of xⁿ⁻¹ and n · xⁿ⁻¹

@@ -79,7 +79,8 @@ struct ModelProbe {
 };
 
 ModelProbe probe_of(const LanguageModel& m) {  // every size different, and every product of two that is a dimension
-  constexpr std::int64_t batch = 19, len = 1021, vocab = 1013, ffn = 1019, width = 557, dim = 26, positions = 1031;
+  constexpr std::int64_t batch = 19, len = 1021, vocab = 1013, ffn = 1019, width = 557, dim = 26, positions = 1031, experts = 37,
+                         of_token = 5;
   const std::int64_t asked_kv = m.key_heads(), asked_dim = m.dim_of_head();
   const bool one_key_head = asked_kv == 1 && m.heads > 1;
   const std::int64_t kv_heads = one_key_head ? 1 : 7, heads = asked_kv == m.heads ? kv_heads : 21;
@@ -98,6 +99,12 @@ ModelProbe probe_of(const LanguageModel& m) {  // every size different, and ever
     out.symbols.push_back({"P", positions, m.positions});
     out.symbols.push_back({"3·W", 3 * width, 3 * m.width});
   }
+  if (m.experts > 0) {
+    out.symbols.push_back({"E", experts, m.experts});
+    out.symbols.push_back({"B·N·K", batch * len * of_token, m.batch * m.len * m.experts_of_token});
+    out.symbols.push_back({"K", of_token, m.experts_of_token});
+    out.symbols.push_back({"2·F", 2 * ffn, 2 * m.ffn});
+  }
   if (heads != kv_heads && !one_key_head) {
     out.symbols.push_back({"Hkv", kv_heads, asked_kv});
     out.symbols.push_back({"Hkv·D", kv_heads * dim, asked_kv * asked_dim});
@@ -112,6 +119,7 @@ ModelProbe probe_of(const LanguageModel& m) {  // every size different, and ever
   p.kv_heads = kv_heads;
   p.head_dim = dim;
   if (m.positions > 0) p.positions = positions;
+  if (m.experts > 0) p.experts = experts, p.experts_of_token = of_token;
   for (std::int64_t& w : p.windows)
     if (w > 0) w = m.len >= w ? 1 : 2 * len;  // masked where it was
   return out;

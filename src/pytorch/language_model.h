@@ -54,9 +54,10 @@ enum class Parameters : std::uint8_t {
 };
 
 enum class Family : std::uint8_t {
-  llama,  // the program of bench/peers
-  gpt2,   // transformers' GPT2LMHeadModel
-  gemma   // transformers' Gemma, 1 to 3
+  llama,   // the program of bench/peers
+  gpt2,    // transformers' GPT2LMHeadModel
+  gemma,   // transformers' Gemma, 1 to 3
+  experts  // transformers' Mixtral and Qwen3-MoE, whose experts are grouped products: routing changes no size
 };
 
 enum class Compile : std::uint8_t {
@@ -173,8 +174,10 @@ struct LanguageModel {
   bool written_out_gelu = false;  // of GPT-2: an operator for each step of it
   bool norms_after = false;       // of Gemma 2 and 3
   bool capped_scores = false, capped_logits = false;
-  std::vector<std::int64_t> windows{};  // of each block of Gemma; 0: it has none
-  Precision precision;                  // fp32 and tf32 without autocast, bf16 and fp16 with it
+  std::vector<std::int64_t> windows{};             // of each block of Gemma; 0: it has none
+  std::int64_t experts = 0, experts_of_token = 0;  // of each block; ffn is the width of one
+  bool routing_in_fp32 = false;                    // experts are weighted in FP32 (Mixtral), or in the router's type
+  Precision precision;                             // fp32 and tf32 without autocast, bf16 and fp16 with it
   bool fused_attention = false;
   Softmax softmax = Softmax::builtin;
   Silu silu = Silu::builtin;
@@ -194,11 +197,13 @@ struct LanguageModel {
   std::int64_t lora = 0;        // rank; 0: every parameter is trained
   std::int64_t accumulate = 1;  // micro-batches
   std::int64_t gpus = 1;        // that take a batch each
-  engine::Sharding shard{};     // none: DDP; gradients: FSDP2 that keeps gathered weights until backward; everything: FSDP2
+  // none: DDP; optimizer: DDP with ZeroRedundancyOptimizer; gradients: FSDP2 that keeps gathered weights until backward; everything: FSDP2
+  engine::Sharding shard{};
   std::int64_t key_heads() const { return kv_heads ? kv_heads : heads; }
   std::int64_t dim_of_head() const { return head_dim ? head_dim : width / heads; }
-  bool sharded() const { return gpus > 1 && shard != engine::Sharding::none; }
-  bool autocasts() const { return !sharded() && parameters == Parameters::whole; }  // where the precision is not FP32
+  bool sharded() const { return gpus > 1 && shard >= engine::Sharding::gradients; }        // by FSDP2
+  bool shares_update() const { return gpus > 1 && shard == engine::Sharding::optimizer; }  // each rank updates parameters of its own
+  bool autocasts() const { return !sharded() && parameters == Parameters::whole; }         // where the precision is not FP32
 };
 
 struct LanguageModelAccount {

@@ -22,7 +22,7 @@ std::string_view in_words(Adam a) {
 
 bool measured_choices(const LanguageModel& m) {
   return m.family == Family::llama && m.adam <= Adam::eight_bit && !m.in_backward && m.loss == Loss::whole &&
-         m.selective == Selective::none && !m.offload_inputs && m.base == Base::precision &&
+         m.selective == Selective::none && !m.offload_inputs && !m.shares_update() && m.base == Base::precision &&
          (m.lora == 0 || (m.parameters == Parameters::whole && m.gpus == 1));
 }
 
@@ -34,9 +34,12 @@ void check(const LanguageModel& m) {
   check(size_of(m.precision.dtype) >= 2, Code::unsupported, "--as pytorch: torch.autocast has no fp8; ask for fp32, tf32, bf16 or fp16");
   const bool of_transformers = m.family != Family::llama;
   check(!of_transformers || (m.fused_attention && m.compile == Compile::none && m.selective != Selective::ops), Code::unsupported,
-        "--as pytorch: GPT-2's and Gemma's steps are accounted for eager, with --attention flash; leave --compile and --selective ops out, "
-        "or put "
-        "headroom forecast -- in front of a program");
+        "--as pytorch: the steps of GPT-2, Gemma and models of experts are accounted for eager, with --attention flash; leave --compile "
+        "and --selective ops out, or put headroom forecast -- in front of a program");
+  check(
+      m.family != Family::experts || m.base == Base::precision, Code::unsupported,
+      "--as pytorch --base 4bit: bitsandbytes packs nn.Linear, and transformers keeps experts in one parameter of three dimensions, which "
+      "stays in 16 bits; leave --base 4bit out, or put headroom forecast -- in front of a program");
   check(m.family != Family::gpt2 || m.lora == 0, Code::unsupported,
         "--as pytorch --lora: adapters are accounted for on products, and GPT-2's layers are Conv1D; put headroom forecast -- in front of "
         "a program");
@@ -61,8 +64,11 @@ void check(const LanguageModel& m) {
         "--as pytorch --loss {}: with --compile model the loss is in the graph; choose --compile blocks", names_of<Loss>.of(m.loss));
   check(m.adam != Adam::adafactor || !m.sharded(), Code::bad_argument,
         "--as pytorch --adam adafactor: its rows and columns are accounted for on one GPU; leave --shard out");
-  check(m.adam != Adam::muon || (!m.sharded() && !m.in_backward), Code::bad_argument,
+  check(m.adam != Adam::muon || (!m.sharded() && !m.shares_update() && !m.in_backward), Code::bad_argument,
         "--as pytorch --adam muon: torch.optim.Muon reads whole matrices after backward; leave --shard and --optimizer-in-backward out");
+  check(m.adam != Adam::offloaded || !m.shares_update(), Code::bad_argument,
+        "--as pytorch --adam offloaded --shard optimizer: torch's ZeroRedundancyOptimizer makes its ranks' optimizers itself, and "
+        "torchao's wraps one that is made; choose --shard everything or another --adam");
   using engine::Keep;
   check(m.keep.levels.size() == 1 && (m.keep.first() == Keep::everything || m.keep.first() == Keep::input) && m.keep.host == 0,
         Code::bad_argument,
@@ -78,9 +84,6 @@ void check(const LanguageModel& m) {
         names_of<Compile>.of(m.compile));
   check(m.compile != Compile::model || (m.gpus == 1 && m.keep == engine::Keeping{}), Code::bad_argument,
         "--as pytorch --compile model: accounted for on one GPU, with --keep everything; choose --compile blocks");
-  check(m.shard != engine::Sharding::optimizer, Code::bad_argument,
-        "--as pytorch --shard optimizer: FSDP2 has no such setting; choose from none (DDP), gradients (weights kept until backward), "
-        "everything");
   check(m.shard == engine::Sharding::none || m.gpus > 1, Code::bad_argument, "--as pytorch --shard {}: there is one rank; name --gpus",
         name_of(m.shard));
   check(!m.sharded() || m.lora == 0 || (m.parameters == Parameters::half && m.base == Base::precision && m.compile == Compile::none),
@@ -97,7 +100,8 @@ void check(const LanguageModel& m) {
 
 std::string why_not_timed(const LanguageModel& m) {
   if (m.until != Until::update) return "a part of a step is not timed";
-  if (m.family != Family::llama) return "GPT-2's and Gemma's steps are not timed here; headroom forecast -- CMD times a program";
+  if (m.family != Family::llama)
+    return "the steps of GPT-2, Gemma and models of experts are not timed here; headroom forecast -- CMD times a program";
   if (m.gpus > 1) return "what several GPUs send to each other is not timed here; headroom forecast -- CMD times a program on them";
   if (m.compile != Compile::none) return "kernels that torch.compile makes are not timed here; headroom forecast -- CMD times a program";
   if (m.adam > Adam::eight_bit && m.adam != Adam::sgd) return "this optimizer is not timed here";

@@ -40,13 +40,14 @@ Model::Model(Eager& t, const LanguageModel& asked)
     case Family::llama: make_parameters(); break;
     case Family::gpt2: make_parameters_of_gpt2(); break;
     case Family::gemma: make_parameters_of_gemma(); break;
+    case Family::experts: make_parameters_of_experts(); break;
   }
   if (m.sharded()) shard_all();
   const auto hidden = [this](const Parameter& p) {
     return p.value.shape.rank == 2 && p.grad != embed.grad && p.grad != positions.grad && p.grad != head.weight.grad;
   };
-  for (const Parameter& p : trained)
-    if (!m.sharded()) optimizer.sees(p.value.shape, hidden(p));
+  for (const std::size_t i : updated_here())
+    if (!m.sharded()) optimizer.sees(trained[i].value.shape, hidden(trained[i]));
   if (m.gpus > 1 && !m.sharded()) make_buckets();
 }
 

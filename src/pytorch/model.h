@@ -22,6 +22,9 @@ struct BlockWeights {
   // Of GPT-2: q, k and v together, and biases of the norms. Of Gemma 2 and 3: norms of what attention and the feed-forward layer make.
   Matrix qkv;
   Parameter norm1_bias, norm2_bias, attention_norm, feed_forward_norm;
+  // Of experts: [experts, 2 · ffn, width] and [experts, width, ffn].
+  Matrix router;
+  Parameter experts_up, experts_down;
 };
 
 // FSDP2's group of parameters: sharded in FP32, gathered in the compute type.
@@ -52,6 +55,7 @@ class Model {
   void make_parameters();
   void make_parameters_of_gpt2();
   void make_parameters_of_gemma();
+  void make_parameters_of_experts();
   void make_head();
 
   // ---- several GPUs
@@ -63,6 +67,7 @@ class Model {
   void release(Group&);
   void scatter(Group&);
   void make_buckets();  // DDP's
+  std::vector<std::size_t> updated_here() const;
 
   // ---- layers
   struct Turn {
@@ -85,8 +90,13 @@ class Model {
   Value embedded_of_gemma();
   Value norm_of_gemma(const std::string& name, const Value& x, const Parameter& weight, Eager::Pass);
   Value turned_halves(const std::string& name, const Value& x, const Turn&);
-  Value attend_of_gemma(std::size_t i, const Value& x);
+  Value attend_of_transformers(std::size_t i, const Value& x);
   Value block_of_gemma(std::size_t i, Value x, Eager::Pass);
+  Turn turn_of_positions(const std::string& of);
+  Value embedded_of_experts();
+  Value norm_of_transformers(const std::string& name, const Value& x, const Parameter& weight, Eager::Pass = Eager::Pass::first);
+  Value experts_of(const BlockWeights&, const Value& h, Eager::Pass);
+  Value block_of_experts(std::size_t i, const Value& x, Eager::Pass);
 
   Eager& torch;
   const LanguageModel& m;

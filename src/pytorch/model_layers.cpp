@@ -110,6 +110,7 @@ Value Model::whole_block(std::size_t i, Value x, const Turn& t, Eager::Pass pass
   const BlockWeights& w = blocks[i];
   if (m.family == Family::gpt2) return block_of_gpt2(w, std::move(x), pass);
   if (m.family == Family::gemma) return block_of_gemma(i, std::move(x), pass);
+  if (m.family == Family::experts) return block_of_experts(i, x, pass);
   x = torch.add("attention residual", x, attend(w, norm("norm1", x, w.norm1), t));
   return torch.add("feed-forward residual", x, feed_forward(w, norm("norm2", x, w.norm2), pass), pass);
 }
@@ -165,9 +166,10 @@ Value Model::loss() {
   }
   if (low != DType::f32 && m.autocasts()) torch.autocast(low);
   if (m.sharded()) gather(groups.back(), When::forward);
-  Value x = m.family == Family::gpt2    ? embedded_of_gpt2()
-            : m.family == Family::gemma ? embedded_of_gemma()
-                                        : torch.embedding("embedded tokens", embed, {m.batch, m.len}, m.width);
+  Value x = m.family == Family::gpt2      ? embedded_of_gpt2()
+            : m.family == Family::gemma   ? embedded_of_gemma()
+            : m.family == Family::experts ? embedded_of_experts()
+                                          : torch.embedding("embedded tokens", embed, {m.batch, m.len}, m.width);
   const std::size_t group = m.keep.group == 0 ? std::size_t(std::ceil(std::sqrt(double(m.layers)))) : std::size_t(m.keep.group);
   for (std::size_t begin = 0; begin < blocks.size(); begin += group) {
     const std::size_t end = std::min(blocks.size(), begin + group);
@@ -184,9 +186,10 @@ Value Model::loss() {
     });
   };
   const auto final_norm = [&] {
-    Value h = m.family == Family::gpt2    ? torch.layer_norm("final norm", x, norm_weight, norm_bias)
-              : m.family == Family::gemma ? norm_of_gemma("final norm", x, norm_weight, Eager::Pass::first)
-                                          : norm("final norm", x, norm_weight);
+    Value h = m.family == Family::gpt2      ? torch.layer_norm("final norm", x, norm_weight, norm_bias)
+              : m.family == Family::gemma   ? norm_of_gemma("final norm", x, norm_weight, Eager::Pass::first)
+              : m.family == Family::experts ? norm_of_transformers("final norm", x, norm_weight)
+                                            : norm("final norm", x, norm_weight);
     x = {};
     standing_in_forward.clear();
     mask = {}, turn_of_all = {}, turn_of_windows = {};

@@ -1,4 +1,6 @@
 // Several GPUs: FSDP2's shards and DDP's buckets.
+#include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "base/divide.h"
@@ -41,6 +43,7 @@ void Model::shard_all() {
     one(b.norm1_bias, "norm1 bias"), one(b.norm2_bias, "norm2 bias"), one(b.qkv.weight, "qkv weight"), one(b.qkv.bias, "qkv bias");
     one(b.o.bias, "o bias"), one(b.up.bias, "up bias"), one(b.down.bias, "down bias");
     one(b.attention_norm, "norm behind attention"), one(b.feed_forward_norm, "norm behind feed-forward");
+    one(b.router.weight, "router weight"), one(b.experts_up, "experts' up and gate weights"), one(b.experts_down, "experts' down weights");
     one(b.up.weight, "up weight"), one(b.gate.weight, "gate weight"), one(b.down.weight, "down weight");
   }
   shard_one(embed, groups.back(), "embedding");
@@ -90,6 +93,27 @@ void Model::scatter(Group& g) {
     g.reduced = std::move(mine);
   }
   scattered = std::move(sent);
+}
+
+// Those of the trained parameters that this rank updates. ZeroRedundancyOptimizer hands out whole parameters, the largest first, each to the rank
+// that has the fewest numbers. The rank with the most is the one that is accounted for.
+std::vector<std::size_t> Model::updated_here() const {
+  std::vector<std::size_t> order(trained.size());
+  std::iota(order.begin(), order.end(), std::size_t(0));
+  if (!m.shares_update()) return order;
+  const auto numbers = [this](std::size_t i) { return trained[i].value.shape.count(); };
+  std::ranges::stable_sort(order, std::ranges::greater{}, numbers);
+  struct Rank {
+    std::int64_t numbers = 0;
+    std::vector<std::size_t> parameters{};
+  };
+  std::vector<Rank> ranks(std::size_t(m.gpus));
+  for (const std::size_t i : order) {
+    Rank& least = *std::ranges::min_element(ranks, {}, &Rank::numbers);
+    least.numbers += numbers(i);
+    least.parameters.push_back(i);
+  }
+  return std::ranges::max_element(ranks, {}, &Rank::numbers)->parameters;
 }
 
 // DDP's buckets: gradients are views of them, and they stay. They are filled from the last parameter on.

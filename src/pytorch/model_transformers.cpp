@@ -89,8 +89,14 @@ Value Model::block_of_gpt2(const BlockWeights& w, Value x, Eager::Pass pass) {
   return torch.add("feed-forward residual", x, down, pass);
 }
 
+Model::Turn Model::turn_of_positions(const std::string& of) {
+  const DType type = m.autocasts() && held == DType::f32 ? DType::f32 : low;
+  const auto one = [&](const std::string& what) { return torch.make(what + of, type, {1, m.len, dim}); };
+  torch.touch_workspace();
+  return {one("cos"), one("sin")};
+}
+
 Value Model::embedded_of_gemma() {
-  const DType type = m.autocasts() ? DType::f32 : low;
   Value x;
   {
     const Value rows = torch.embedding("embedded tokens", embed, {m.batch, m.len}, m.width);
@@ -99,13 +105,8 @@ Value Model::embedded_of_gemma() {
   standing_in_forward = {x.saved()};
   const bool sliding = !m.capped_scores && std::ranges::any_of(m.windows, [this](std::int64_t w) { return w > 0 && m.len >= w; });
   if (sliding) standing_in_forward.push_back(mask = torch.make("mask of windows", DType::u8, {1, 1, m.len, m.len}));
-  const auto turn = [&](const std::string& of) {
-    const auto one = [&](const std::string& what) { return torch.make(what + of, type, {1, m.len, dim}); };
-    torch.touch_workspace();
-    return Turn{one("cos"), one("sin")};
-  };
-  turn_of_all = turn("");
-  turn_of_windows = m.qk_norm ? turn(" of windows") : turn_of_all;
+  turn_of_all = turn_of_positions("");
+  turn_of_windows = m.qk_norm ? turn_of_positions(" of windows") : turn_of_all;
   for (const Turn& t : {turn_of_all, turn_of_windows}) standing_in_forward.push_back(t.cos), standing_in_forward.push_back(t.sin);
   return x;
 }
@@ -139,9 +140,9 @@ Value Model::turned_halves(const std::string& name, const Value& x, const Turn& 
   return torch.add(name + " turned", cosines, turned);
 }
 
-Value Model::attend_of_gemma(std::size_t i, const Value& x) {
+Value Model::attend_of_transformers(std::size_t i, const Value& x) {
   const BlockWeights& w = blocks[i];
-  const std::int64_t window = m.windows[i];
+  const std::int64_t window = m.windows.empty() ? 0 : m.windows[i];
   const Turn& t = window > 0 ? turn_of_windows : turn_of_all;
   const auto apart = [&](const char* name, const Matrix& weight, std::int64_t heads) {
     return torch.heads_in_place(product(name, x, weight), {m.batch, heads, m.len, dim});
@@ -149,8 +150,11 @@ Value Model::attend_of_gemma(std::size_t i, const Value& x) {
   Value q = apart("q", w.q, m.heads), k = apart("k", w.k, kv_heads);
   const Value v = apart("v", w.v, kv_heads);
   if (m.qk_norm) {
-    q = norm_of_gemma("q norm", q, w.q_norm, Eager::Pass::first);
-    k = norm_of_gemma("k norm", k, w.k_norm, Eager::Pass::first);
+    const auto norm_of_heads = [&](const char* name, const Value& v, const Parameter& weight) {
+      return m.family == Family::gemma ? norm_of_gemma(name, v, weight, Eager::Pass::first) : norm_of_transformers(name, v, weight);
+    };
+    q = norm_of_heads("q norm", q, w.q_norm);
+    k = norm_of_heads("k norm", k, w.k_norm);
   }
   {
     Value q_turned = turned_halves("q", q, t), k_turned = turned_halves("k", k, t);
@@ -172,7 +176,7 @@ Value Model::block_of_gemma(std::size_t i, Value x, Eager::Pass pass) {
   const BlockWeights& w = blocks[i];
   const auto first = Eager::Pass::first;
   Value h = norm_of_gemma("norm1", x, w.norm1, first);
-  h = attend_of_gemma(i, h);
+  h = attend_of_transformers(i, h);
   if (m.norms_after) h = norm_of_gemma("norm behind attention", h, w.attention_norm, first);
   x = torch.add("attention residual", x, h);
   h = {};

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "pytorch/language_model.h"
@@ -15,7 +16,7 @@ namespace {
 
 TEST(PyTorchDrySteps, AreCountedWithinTwoPercent) {
   const auto rows = rows_of("pytorch_steps_dry.csv");
-  ASSERT_GE(rows.size(), 17u);
+  ASSERT_GE(rows.size(), 35u);
   double worst = 0;
   std::ifstream page(HEADROOM_SOURCE_DIR "/docs/memory.md");
   const std::string docs(std::istreambuf_iterator<char>(page), {});
@@ -30,8 +31,12 @@ TEST(PyTorchDrySteps, AreCountedWithinTwoPercent) {
     EXPECT_EQ(std::to_string(a.params), row.at("params")) << at;
     // What backward reads of a checkpoint goes a little earlier than of a pass that keeps it.
     const bool checkpoints = row.at("keep") == "input";
+    // In FP32 PyTorch's grouped product is a loop of products, and from 2.12 on each of them takes cuBLAS's 32 MiB and gives them back.
+    const bool loops = m.experts > 0 && m.parameters == Parameters::whole;
     const auto near = [&](const char* name, std::uint64_t bytes, double run) {
-      const double off = double(bytes) / 1048576.0 / run - 1;
+      const double mb = double(bytes) / 1048576.0;
+      if (loops) run = std::clamp(mb, run - 32, run);
+      const double off = mb / run - 1;
       if (!checkpoints) worst = std::max(worst, std::abs(off));
       EXPECT_LT(std::abs(off), checkpoints || std::string(name) == "held" ? 0.03 : 0.02) << at << name << " " << off;
     };
@@ -42,12 +47,41 @@ TEST(PyTorchDrySteps, AreCountedWithinTwoPercent) {
     near("update_peak", a.train_peak_bytes, std::max(of("update_peak"), of("backward_peak")));
     near("held", a.held_bytes, of("held"));
     const double run = std::max(of("update_peak"), of("backward_peak"));
+    const std::string blocks = row.at("layers") == "0" ? "" : fmt::format(" ({} of its blocks)", m.layers);
     const std::string said =
-        fmt::format("| {}, {} × {}, {} | `{}` | {:.0f} MB, {:+.1f} % |", row.at("model"), m.batch, m.len, row.at("precision"),
+        fmt::format("| {}{}, {} × {}, {} | `{}` | {:.0f} MB, {:+.1f} % |", row.at("model"), blocks, m.batch, m.len, row.at("precision"),
                     studies::levers_of(m), run, 100 * (double(a.train_peak_bytes) / 1048576.0 / run - 1));
     EXPECT_NE(docs.find(said), std::string::npos) << "docs/memory.md is stale: " << said;
   }
   std::printf("largest relative error %.4f\n", worst);
+}
+
+// A program that loops over experts, as transformers does with experts_implementation="eager", is within the interval of the grouped products, whoever
+// gets the tokens: HEADROOM_DRY_ROUTING=balanced, worst.
+TEST(PyTorchDrySteps, LoopsOverExpertsAreWithinTheInterval) {
+  const auto rows = rows_of("pytorch_loops_dry.csv");
+  ASSERT_GE(rows.size(), 4u);
+  for (const Row& row : rows) {
+    const LanguageModel m = setting_of(row);
+    const std::uint64_t peak = account(m, 0).train_peak_bytes, run = std::uint64_t(std::stod(row.at("backward_peak")) * 1048576);
+    EXPECT_GT(run, peak) << row.at("model");
+    EXPECT_LE(run, studies::interval_of(m, peak, 0).at_most) << row.at("model") << " " << row.at("routing");
+    EXPECT_LT(double(run), 1.03 * double(peak)) << row.at("model");
+  }
+}
+
+// ZeroRedundancyOptimizer hands out whole parameters: of two ranks the fullest has at least half of the moments, and as many as the largest parameter has.
+TEST(PyTorchDrySteps, RanksShareMomentsByWholeParameters) {
+  LanguageModel m;
+  m.width = 512, m.ffn = 1408, m.layers = 5, m.heads = 8, m.batch = 2, m.len = 512, m.adam = Adam::fused, m.gpus = 2;
+  const double all = double(account(m, 0).held_bytes), n = double(account(m, 0).params);
+  m.shard = engine::Sharding::optimizer;
+  const double half = double(account(m, 0).held_bytes);
+  EXPECT_LT(half, all - 0.99 * 4 * n);  // of 8 bytes a parameter
+  EXPECT_GE(half, all - 4 * n);
+  m.gpus = 64;
+  const double one = double(account(m, 0).held_bytes), largest = 10000.0 * 512;
+  EXPECT_NEAR(all - one, 8 * (n - largest), 1 << 20);
 }
 
 // A temporary of Muon's is of one matrix: its moments are half of AdamW's where matrices are most of a model.

@@ -29,6 +29,15 @@ inline void make_gemma(LanguageModel& m, const std::string& name) {
   }
 }
 
+inline void make_experts(LanguageModel& m, const std::string& name) {
+  m.family = Family::experts, m.loss = Loss::in_fp32;
+  m.width = 512, m.layers = 4, m.heads = 8, m.kv_heads = 2;
+  if (name.starts_with("mixtral-narrow")) m.vocab = 8000, m.ffn = 1024, m.experts = 8, m.experts_of_token = 2, m.routing_in_fp32 = true;
+  if (name.starts_with("qwen3-moe"))
+    m.vocab = 16000, m.ffn = 256, m.head_dim = 128, m.qk_norm = true, m.experts = 32, m.experts_of_token = 4;
+  if (name == "qwen3-moe-wide") m.vocab = 32000, m.width = 1024, m.ffn = 384, m.layers = 3, m.experts = 64, m.experts_of_token = 8;
+}
+
 // bench/peers/pytorch_steps.py: its shapes, and the words of a row.
 inline LanguageModel setting_of(const Row& row) {
   struct Sizes {
@@ -47,6 +56,8 @@ inline LanguageModel setting_of(const Row& row) {
     make_gpt2(m, name);
   else if (name.starts_with("gemma"))
     make_gemma(m, name);
+  else if (name.starts_with("mixtral") || name.starts_with("qwen3-moe"))
+    make_experts(m, name);
   const auto number = [&](const char* name) { return std::stoll(row.at(name)); };
   if (number("layers") > 0) m.layers = number("layers");
   m.batch = number("batch"), m.len = number("len"), m.lora = number("lora"), m.accumulate = number("accumulate"), m.gpus = number("gpus");

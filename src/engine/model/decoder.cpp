@@ -161,10 +161,19 @@ bool known_of_transformers(const Decoder& d) {
   return d.trained() && (gemma ? !a.qkv_bias && !a.out_bias : d.family == "gpt2") && d.first().ffn.function != activation::Function::relu;
 }
 
+// Mixtral and Qwen3-MoE where every layer has experts of its own: transformers makes grouped products of them.
+bool known_experts_of_transformers(const Decoder& d) {
+  const auto plain = [](const DecoderLayer& l) {
+    const bool routed = l.ffn.experts > 0 && l.ffn.swiglu() && l.ffn.shared_width == 0 && !l.ffn.router_bias && !l.ffn.bias;
+    return routed && l.attention.window == 0 && !l.attention.qkv_bias && !l.attention.out_bias;
+  };
+  return (d.family == "mixtral" || d.family == "qwen3_moe") && std::all_of(d.layers.begin(), d.layers.end(), plain);
+}
+
 }  // namespace
 
 void check_pytorch_account(const Decoder& d) {
-  if (known_of_transformers(d)) return;
+  if (known_of_transformers(d) || known_experts_of_transformers(d)) return;
   const std::string more = d.trained() ? more_than_llama(d) : d.untrained;
   check(more.empty(), Code::unsupported,
         "PyTorch's step of {} is not known: it has {}; leave --as pytorch out for this library's step, or put headroom forecast -- in "

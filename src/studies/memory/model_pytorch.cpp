@@ -156,6 +156,10 @@ Table mitigations(const LanguageModel& m, const ModelMemory& asked, std::uint64_
     consider(
         "bitsandbytes' 8-bit AdamW (--adam 8bit)", [](LanguageModel& o) { o.adam = pytorch::Adam::eight_bit; },
         "moments rounded to 8 bits");
+  if (m.gpus > 1 && m.shard == engine::Sharding::none)
+    consider(
+        "ZeroRedundancyOptimizer (--shard optimizer)", [](LanguageModel& o) { o.shard = engine::Sharding::optimizer; },
+        "each parameter sent once more, after its update");
   if (m.shard != engine::Sharding::everything && m.lora == 0 && m.keep.group == 1) {
     const std::int64_t gpus = std::max<std::int64_t>(m.gpus, m.gpus > 1 ? 1 : 8);
     consider(
@@ -218,10 +222,14 @@ Table beside_of(const pytorch::LanguageModelAccount& a, const Room& room, const 
 
 std::string in_words(const LanguageModel& m) {
   std::string words = m.family == pytorch::Family::llama ? "" : " (transformers' model)";
-  words += m.sharded() ? " FSDP2" : m.gpus > 1 ? " DDP" : m.compile == pytorch::Compile::none ? " eager" : "";
+  words += m.sharded()                           ? " FSDP2"
+           : m.shares_update()                   ? " DDP with ZeroRedundancyOptimizer"
+           : m.gpus > 1                          ? " DDP"
+           : m.compile == pytorch::Compile::none ? " eager"
+                                                 : "";
   if (m.compile != pytorch::Compile::none)
     words += fmt::format(", torch.compile of {}", m.compile == pytorch::Compile::model ? "the model" : "each block");
-  if (m.gpus > 1) words += fmt::format(", one of {} GPUs", m.gpus);
+  if (m.gpus > 1) words += fmt::format(", {} of {} GPUs", m.shares_update() ? "the fullest" : "one", m.gpus);
   if (m.lora > 0) words += fmt::format(", {} of rank {}", m.base == pytorch::Base::four_bit ? "QLoRA" : "LoRA", m.lora);
   if (m.in_backward) words += ", optimizer in backward";
   if (m.loss != pytorch::Loss::whole) words += fmt::format(", {} loss", names_of<pytorch::Loss>.of(m.loss));

@@ -59,7 +59,8 @@ std::vector<LanguageModel> steps_of(const Plan& p) {
         for (const auto compile : {pytorch::Compile::model, pytorch::Compile::blocks, pytorch::Compile::none}) {
           if ((keep.group != 1 || m.family != pytorch::Family::llama) && compile != pytorch::Compile::none) continue;
           if (compile == pytorch::Compile::model && (p.gpus > 1 || keep.first() != engine::Keep::everything)) continue;
-          for (const auto shard : {engine::Sharding::none, engine::Sharding::gradients, engine::Sharding::everything}) {
+          for (const auto shard :
+               {engine::Sharding::none, engine::Sharding::optimizer, engine::Sharding::gradients, engine::Sharding::everything}) {
             if (p.gpus == 1 && shard != engine::Sharding::none) continue;
             LanguageModel one = m;
             one.precision = precision, one.keep = keep, one.batch = micro, one.accumulate = each / micro;
@@ -387,12 +388,13 @@ Outcome plan_as_pytorch(const Plan& p) {
       "rows",
       of_these ? "FP32 parameters and AdamW: the settings that fit, least work first" : "FP32 parameters and AdamW: the smallest setting",
       fitting)});
-  r.add(Part{Note{
-      std::string{"Least work first: 16 bits, nothing computed again, whole batches, compiled, little sent. AdamW is fused, attention "
-                  "F.scaled_dot_product_attention; keep input is torch.utils.checkpoint of each block; shard "
-                  "none is DDP, everything is FSDP2 with every block resharded after forward (torchtitan's default), gradients without. "
-                  "headroom memory model --as pytorch accounts for one of them by tensor. "} +
-      about_reserved}});
+  r.add(Part{
+      Note{std::string{"Least work first: 16 bits, nothing computed again, whole batches, compiled, little sent. AdamW is fused, attention "
+                       "F.scaled_dot_product_attention; keep input is torch.utils.checkpoint of each block; shard "
+                       "none is DDP, optimizer is DDP with ZeroRedundancyOptimizer (ZeRO-1), everything is FSDP2 with every block "
+                       "resharded after forward (torchtitan's default), gradients without. "
+                       "headroom memory model --as pytorch accounts for one of them by tensor. "} +
+           about_reserved}});
   if (search.whole()) return yes_or_no(std::move(r), fits);
   return {std::move(r), Answer::failed, {}, fmt::format("headroom plan: {} after {}", stopped_by(), search.how_far()), true};
 }
