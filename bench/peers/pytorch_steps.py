@@ -46,6 +46,7 @@ class Setting:
     parameters: str = "whole"  # of adapters and of transformers' models: whole (FP32, with autocast), half (in the precision, without)
     adam: str = "foreach"  # foreach, fused, muon (with fused AdamW); 8bit, lion, lion-8bit (bitsandbytes)
     lora: int = 0  # rank of the adapters of every matrix of the blocks; the other weights are frozen, in the precision
+    base: str = "precision"  # of --lora's frozen matrices: precision, 4bit (bitsandbytes' NF4, double quantisation; with FSDP2 stored in the precision)
     accumulate: int = 1  # micro-batches of a step
     shard: str = "none"  # none (DDP when gpus > 1), optimizer (DDP with ZeroRedundancyOptimizer), gradients (FSDP2, gathered weights kept until
     # backward), everything (gathered twice)
@@ -82,18 +83,25 @@ def step_of(s, device):
     def again(f, *args):
         return checkpoint(f, *args, use_reentrant=False)
 
+    def packed(n_in, n_out):
+        import bitsandbytes as bnb
+        storage = low if s.gpus > 1 and s.shard != "none" else torch.uint8
+        return bnb.nn.Linear4bit(n_in, n_out, bias=False, compute_dtype=low, quant_type="nf4", compress_statistics=True, quant_storage=storage).to(device)
+
     class Linear(nn.Module):
         def __init__(self, n_in, n_out, adapt=True):
             super().__init__()
-            self.weight = nn.Parameter((torch.randn(n_out, n_in, device=device) * 0.02).to(held), requires_grad=not s.lora)
             self.adapted = bool(s.lora) and adapt
+            self.packed = packed(n_in, n_out) if self.adapted and s.base == "4bit" else None
+            if self.packed is None:
+                self.weight = nn.Parameter((torch.randn(n_out, n_in, device=device) * 0.02).to(held), requires_grad=not s.lora)
             if self.adapted:
                 of = low if s.parameters == "half" else torch.float32
                 self.a = nn.Parameter((torch.randn(s.lora, n_in, device=device) * 0.02).to(of))
                 self.b = nn.Parameter(torch.zeros(n_out, s.lora, device=device, dtype=of))
 
         def forward(self, x):
-            y = F.linear(x, self.weight)
+            y = F.linear(x, self.weight) if self.packed is None else self.packed(x)
             return y + F.linear(F.linear(x, self.a), self.b) * 2.0 if self.adapted else y
 
     class Norm(nn.Module):

@@ -100,7 +100,13 @@ class Eager : public Engine {
   Value shares_of_best(const std::string& name, const Value& x);                        // x /= x.sum(-1, keepdim=True), in place
   Value gathered(const std::string& name, const Value& x, Shape to, Value index = {});  // x[index]; no index: one of its own is made
   Value grouped_product(const std::string& name, const Value& x, const Parameter& weights, const Value& ends);  // F.grouped_mm
-  Value summed_experts(const std::string& name, const Value& x, Shape to, Pass);                                // of a token
+  Value clamped(const std::string& name, const Value& x, std::int64_t limits);                                  // by one number or two
+  Value added_in_place(const std::string& name, const Value& x, const Value& more);
+  Value masked(const std::string& name, const Value& x, const Value& mask);  // x + mask, in the wider type
+  Value with_sinks(const std::string& name, const Value& x,
+                   const Parameter& sinks);  // one more column of scores, the same in every row of a head
+  Value without_sinks(const Value& x);       // a view
+  Value summed_experts(const std::string& name, const Value& x, Shape to, Pass);  // of a token
 
  private:
   Value powered(const std::string& name, const Value& x, const char* lower,

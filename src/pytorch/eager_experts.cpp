@@ -53,7 +53,8 @@ Value Eager::gathered(const std::string& name, const Value& x, Shape to, Value i
 Value Eager::grouped_product(const std::string& name, const Value& x_given, const Parameter& weights, const Value& ends) {
   const Value& w = weights.value;
   const Value x = cast(name + " input", x_given, w.dtype);
-  const std::int64_t rows = x.shape[0], to = w.shape[1], in = w.shape[2];
+  const std::int64_t rows = x.shape[0], in = last(x.shape),
+                     to = w.shape.count() / (w.shape[0] * in);  // [experts, to, in] or [experts, in, to]
   const Value out = fresh(name, x.dtype, {rows, to});
   multiplied(to, rows, in, x.dtype, 1);
   const bool dx = bool(x.node), dw = bool(w.node);

@@ -54,10 +54,11 @@ enum class Parameters : std::uint8_t {
 };
 
 enum class Family : std::uint8_t {
-  llama,   // the program of bench/peers
-  gpt2,    // transformers' GPT2LMHeadModel
-  gemma,   // transformers' Gemma, 1 to 3
-  experts  // transformers' Mixtral and Qwen3-MoE, whose experts are grouped products: routing changes no size
+  llama,    // the program of bench/peers
+  gpt2,     // transformers' GPT2LMHeadModel
+  gemma,    // transformers' Gemma, 1 to 3
+  experts,  // transformers' Mixtral and Qwen3-MoE, whose experts are grouped products: routing changes no size
+  gpt_oss   // transformers' gpt-oss, the same with biases and sinks, and plain attention
 };
 
 enum class Compile : std::uint8_t {
@@ -201,6 +202,7 @@ struct LanguageModel {
   engine::Sharding shard{};
   std::int64_t key_heads() const { return kv_heads ? kv_heads : heads; }
   std::int64_t dim_of_head() const { return head_dim ? head_dim : width / heads; }
+  bool routed() const { return family == Family::experts || family == Family::gpt_oss; }
   bool sharded() const { return gpus > 1 && shard >= engine::Sharding::gradients; }        // by FSDP2
   bool shares_update() const { return gpus > 1 && shard == engine::Sharding::optimizer; }  // each rank updates parameters of its own
   bool autocasts() const { return !sharded() && parameters == Parameters::whole; }         // where the precision is not FP32

@@ -33,11 +33,18 @@ void check(const LanguageModel& m) {
         "--as pytorch: kv_heads {} must divide heads {}", m.kv_heads, m.heads);
   check(size_of(m.precision.dtype) >= 2, Code::unsupported, "--as pytorch: torch.autocast has no fp8; ask for fp32, tf32, bf16 or fp16");
   const bool of_transformers = m.family != Family::llama;
-  check(!of_transformers || (m.fused_attention && m.compile == Compile::none && m.selective != Selective::ops), Code::unsupported,
-        "--as pytorch: the steps of GPT-2, Gemma and models of experts are accounted for eager, with --attention flash; leave --compile "
-        "and --selective ops out, or put headroom forecast -- in front of a program");
   check(
-      m.family != Family::experts || m.base == Base::precision, Code::unsupported,
+      !of_transformers || m.family == Family::gpt_oss || (m.fused_attention && m.compile == Compile::none && m.selective != Selective::ops),
+      Code::unsupported,
+      "--as pytorch: the steps of GPT-2, Gemma and models of experts are accounted for eager, with --attention flash; leave --compile "
+      "and --selective ops out, or put headroom forecast -- in front of a program");
+  check(m.family != Family::gpt_oss || (!m.fused_attention && m.compile == Compile::none && m.selective != Selective::ops),
+        Code::unsupported,
+        "--as pytorch: transformers trains gpt-oss with plain attention, because PyTorch's fused kernels have no sinks, and its step is "
+        "accounted for eager; choose --attention plain, leave --compile and --selective ops out, or put headroom forecast -- in front of a "
+        "program");
+  check(
+      !m.routed() || m.base == Base::precision, Code::unsupported,
       "--as pytorch --base 4bit: bitsandbytes packs nn.Linear, and transformers keeps experts in one parameter of three dimensions, which "
       "stays in 16 bits; leave --base 4bit out, or put headroom forecast -- in front of a program");
   check(m.family != Family::gpt2 || m.lora == 0, Code::unsupported,
@@ -86,12 +93,11 @@ void check(const LanguageModel& m) {
         "--as pytorch --compile model: accounted for on one GPU, with --keep everything; choose --compile blocks");
   check(m.shard == engine::Sharding::none || m.gpus > 1, Code::bad_argument, "--as pytorch --shard {}: there is one rank; name --gpus",
         name_of(m.shard));
-  check(!m.sharded() || m.lora == 0 || (m.parameters == Parameters::half && m.base == Base::precision && m.compile == Compile::none),
-        Code::bad_argument,
-        "--as pytorch --lora {} --shard {}: FSDP2 gathers parameters of one type; add --parameters half, without --base 4bit and "
-        "--compile, or "
-        "leave --shard out (DDP)",
-        m.lora, name_of(m.shard));
+  check(
+      !m.sharded() || m.lora == 0 || (m.parameters == Parameters::half && m.compile == Compile::none), Code::bad_argument,
+      "--as pytorch --lora {} --shard {}: FSDP2 gathers parameters of one type; add --parameters half, without --compile, or leave --shard "
+      "out (DDP)",
+      m.lora, name_of(m.shard));
   check(!m.sharded() || m.keep.group == 1, Code::bad_argument,
         "--as pytorch --shard {} --keep groups: FSDP2 is accounted for with one group of parameters a block; choose --keep everything or "
         "input",

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/divide.h"
 namespace headroom::pytorch {
 
 namespace {
@@ -41,6 +42,7 @@ Model::Model(Eager& t, const LanguageModel& asked)
     case Family::gpt2: make_parameters_of_gpt2(); break;
     case Family::gemma: make_parameters_of_gemma(); break;
     case Family::experts: make_parameters_of_experts(); break;
+    case Family::gpt_oss: make_parameters_of_gpt_oss(); break;
   }
   if (m.sharded()) shard_all();
   const auto hidden = [this](const Parameter& p) {
@@ -89,12 +91,14 @@ Parameter Model::stored(const std::string& name, Shape s) {
   if (m.lora > 0) return torch.frozen(name, held, s);
   return adapter_of(torch.parameter(name, held, s));
 }
-// NF4 with double quantisation: 4 bits a number, 8 for every 64 of them, and 32 for every 256 of those.
+// NF4 with double quantisation: 4 bits a number, 8 for every 64 of them, and 32 for every 256 of those. FSDP2 shards parameters of one type: there the
+// bits are kept as numbers of the precision (bnb_4bit_quant_storage), and the scales, which are no parameters, are whole on every rank.
 Matrix Model::packed(const std::string& name, Shape s) {
   params += std::uint64_t(s.count());
   const std::int64_t scales = (s.count() + 63) / 64;
   Matrix x;
-  x.weight = torch.frozen(name + ", 4 bits", DType::u8, {(s.count() + 1) / 2});
+  const DType kept_as = m.sharded() ? low : DType::u8;
+  x.weight = torch.frozen(name + ", 4 bits", kept_as, {ceil_div((s.count() + 1) / 2, std::int64_t(size_of(kept_as)))});
   x.of_4bit = s;
   standing.push_back(torch.make(name + ", scales", DType::u8, {scales}));
   standing.push_back(torch.make(name + ", scales of scales", DType::f32, {(scales + 255) / 256}));

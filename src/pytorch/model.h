@@ -24,7 +24,8 @@ struct BlockWeights {
   Parameter norm1_bias, norm2_bias, attention_norm, feed_forward_norm;
   // Of experts: [experts, 2 · ffn, width] and [experts, width, ffn].
   Matrix router;
-  Parameter experts_up, experts_down;
+  Parameter experts_up, experts_down, experts_up_bias, experts_down_bias;
+  Parameter sinks;  // of gpt-oss, one for each head
 };
 
 // FSDP2's group of parameters: sharded in FP32, gathered in the compute type.
@@ -56,6 +57,7 @@ class Model {
   void make_parameters_of_gpt2();
   void make_parameters_of_gemma();
   void make_parameters_of_experts();
+  void make_parameters_of_gpt_oss();
   void make_head();
 
   // ---- several GPUs
@@ -79,6 +81,8 @@ class Model {
   Value attend(const BlockWeights&, const Value& x, const Turn&);
   Value feed_forward(const BlockWeights&, const Value& h, Eager::Pass);
   Value whole_block(std::size_t i, Value x, const Turn&, Eager::Pass);
+  Value embedded();
+  Value last_norm(const Value& x);
   std::vector<Value> lasting(const Turn&);
   Value block(std::size_t i, Value x,
               Eager::Pass);  // as it is called: its weights are gathered around it, and it may be checkpointed within
@@ -97,6 +101,12 @@ class Model {
   Value norm_of_transformers(const std::string& name, const Value& x, const Parameter& weight, Eager::Pass = Eager::Pass::first);
   Value experts_of(const BlockWeights&, const Value& h, Eager::Pass);
   Value block_of_experts(std::size_t i, const Value& x, Eager::Pass);
+  Value embedded_of_gpt_oss();
+  Value norm_of_gpt_oss(const std::string& name, const Value& x, const Parameter& weight);
+  Value turned_parts(const std::string& name, const Value& x);
+  Value attend_of_gpt_oss(const BlockWeights&, const Value& x);
+  Value experts_of_gpt_oss(const BlockWeights&, const Value& h, Eager::Pass);
+  Value block_of_gpt_oss(std::size_t i, const Value& x, Eager::Pass);
 
   Eager& torch;
   const LanguageModel& m;

@@ -111,6 +111,7 @@ Value Model::whole_block(std::size_t i, Value x, const Turn& t, Eager::Pass pass
   if (m.family == Family::gpt2) return block_of_gpt2(w, std::move(x), pass);
   if (m.family == Family::gemma) return block_of_gemma(i, std::move(x), pass);
   if (m.family == Family::experts) return block_of_experts(i, x, pass);
+  if (m.family == Family::gpt_oss) return block_of_gpt_oss(i, x, pass);
   x = torch.add("attention residual", x, attend(w, norm("norm1", x, w.norm1), t));
   return torch.add("feed-forward residual", x, feed_forward(w, norm("norm2", x, w.norm2), pass), pass);
 }
@@ -158,6 +159,28 @@ Value Model::several(std::size_t begin, std::size_t end, Value x, Eager::Pass pa
   return x;
 }
 
+Value Model::embedded() {
+  switch (m.family) {
+    case Family::gpt2: return embedded_of_gpt2();
+    case Family::gemma: return embedded_of_gemma();
+    case Family::experts: return embedded_of_experts();
+    case Family::gpt_oss: return embedded_of_gpt_oss();
+    case Family::llama: break;
+  }
+  return torch.embedding("embedded tokens", embed, {m.batch, m.len}, m.width);
+}
+
+Value Model::last_norm(const Value& x) {
+  switch (m.family) {
+    case Family::gpt2: return torch.layer_norm("final norm", x, norm_weight, norm_bias);
+    case Family::gemma: return norm_of_gemma("final norm", x, norm_weight, Eager::Pass::first);
+    case Family::experts: return norm_of_transformers("final norm", x, norm_weight);
+    case Family::gpt_oss: return norm_of_gpt_oss("final norm", x, norm_weight);
+    case Family::llama: break;
+  }
+  return norm("final norm", x, norm_weight);
+}
+
 Value Model::loss() {
   if (m.compile == Compile::model) {
     std::vector<BlockParameters> all;
@@ -166,10 +189,7 @@ Value Model::loss() {
   }
   if (low != DType::f32 && m.autocasts()) torch.autocast(low);
   if (m.sharded()) gather(groups.back(), When::forward);
-  Value x = m.family == Family::gpt2      ? embedded_of_gpt2()
-            : m.family == Family::gemma   ? embedded_of_gemma()
-            : m.family == Family::experts ? embedded_of_experts()
-                                          : torch.embedding("embedded tokens", embed, {m.batch, m.len}, m.width);
+  Value x = embedded();
   const std::size_t group = m.keep.group == 0 ? std::size_t(std::ceil(std::sqrt(double(m.layers)))) : std::size_t(m.keep.group);
   for (std::size_t begin = 0; begin < blocks.size(); begin += group) {
     const std::size_t end = std::min(blocks.size(), begin + group);
@@ -186,10 +206,7 @@ Value Model::loss() {
     });
   };
   const auto final_norm = [&] {
-    Value h = m.family == Family::gpt2      ? torch.layer_norm("final norm", x, norm_weight, norm_bias)
-              : m.family == Family::gemma   ? norm_of_gemma("final norm", x, norm_weight, Eager::Pass::first)
-              : m.family == Family::experts ? norm_of_transformers("final norm", x, norm_weight)
-                                            : norm("final norm", x, norm_weight);
+    Value h = last_norm(x);
     x = {};
     standing_in_forward.clear();
     mask = {}, turn_of_all = {}, turn_of_windows = {};

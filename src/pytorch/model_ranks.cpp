@@ -44,6 +44,9 @@ void Model::shard_all() {
     one(b.o.bias, "o bias"), one(b.up.bias, "up bias"), one(b.down.bias, "down bias");
     one(b.attention_norm, "norm behind attention"), one(b.feed_forward_norm, "norm behind feed-forward");
     one(b.router.weight, "router weight"), one(b.experts_up, "experts' up and gate weights"), one(b.experts_down, "experts' down weights");
+    one(b.router.bias, "router bias"), one(b.experts_up_bias, "experts' up and gate biases"),
+        one(b.experts_down_bias, "experts' down biases");
+    one(b.sinks, "sinks");
     one(b.up.weight, "up weight"), one(b.gate.weight, "gate weight"), one(b.down.weight, "down weight");
   }
   shard_one(embed, groups.back(), "embedding");

@@ -1,4 +1,6 @@
 // `headroom plan` as a user meets it: what fits, what each setting costs, and the ways to share a step.
+#include <fmt/format.h>
+
 #include <map>
 #include <regex>
 #include <set>
@@ -329,6 +331,8 @@ TEST_F(ModelProgram, WordsOfOtherProgramsAreTakenOrAnswered) {
   };
   const std::string two = "memory model --model small --len 64 --batch 2 --device h100 --gpus 2 ", as = two + "--as pytorch ";
   same(two + "--shard zero1", two + "--shard optimizer");
+  same(two + "--zero 1", two + "--shard optimizer");
+  same(as + "--zero 3", as + "--shard full_shard");
   same(two + "--shard zero2", two + "--shard gradients");
   same(two + "--shard zero3", two + "--shard everything");
   same(as + "--shard fsdp", as + "--shard everything");
@@ -347,6 +351,11 @@ TEST_F(ModelProgram, WordsOfOtherProgramsAreTakenOrAnswered) {
                 .find(", with LoRA of rank 16 (--parameters half --lora 16"),
             std::string::npos);
   EXPECT_EQ(answer("plan --as pytorch --model llama-3.1-8b --batch 2 --len 1024 --device 4090 --most 1")["fits"], true);
+  const Json large = answer("plan --as pytorch --model llama-3.1-70b --batch 2 --len 1024 --device 4090 --gpus 2 --most 1", 3);
+  EXPECT_NE(
+      large["answer"].get<std::string>().find("QLoRA of rank 16, the least of the ways below; 4 such GPUs hold it with a sequence each"),
+      std::string::npos)
+      << large["answer"];
   refused("memory model --model small --device h100 --len 2k", 2, "'2k' is 2000 to some and 2048 to others");
   refused(one + "--keep full", 2, "full checkpointing keeps the input of each block: input; what keeps all: everything");
   same(one + "--as pytorch --adam Lion_32bit", one + "--as pytorch --adam lion");
@@ -355,14 +364,19 @@ TEST_F(ModelProgram, WordsOfOtherProgramsAreTakenOrAnswered) {
   EXPECT_EQ(gemma["fits"], true);
   EXPECT_GE(gemma["ways"].size(), 6u);
   refused(as + "--lora 8 --shard everything", 2, "FSDP2 gathers parameters of one type; add --parameters half");
-  refused("plan --as pytorch --model mixtral-8x7b --device h100", 1, "put headroom forecast -- in front of a program that trains it");
+  refused("plan --as pytorch --model deepseek-v3 --device h100", 1, "put headroom forecast -- in front of a program that trains it");
+  for (const char* model : {"mixtral-8x7b", "gpt-oss-20b"}) {
+    const Json plan = answer(fmt::format("plan --as pytorch --model {} --batch 8 --len 512 --gpus 8 --device h200 --most 1", model));
+    EXPECT_EQ(plan["fits"], true) << model;
+    EXPECT_EQ(plan["ways"].size(), 4u) << model << ": none that packs experts, and no optimizer in backward on several GPUs";
+  }
   refused("plan --model small --shard zero2", 2, "plan tries what it can be");
   for (const char* command : {"plan", "step", "kernels", "results", "compare", "forecast", "memory model"})
     refused(std::string(command) + " --json", 2, "--format json prints JSON");
   refused("step --page", 2, "--out FILE.html writes a page");
   refused(one + "--page", 2, "A page to read is written by --out FILE.html");
   EXPECT_NE(answer("plan --as pytorch --model 8B --batch 16 --len 512 --gpus 8 --device h100 --most 1")["notes"].dump().find(
-                "with DDP, where each GPU holds all weights"),
+                "QLoRA with DDP where each GPU has room for all weights, else with FSDP2"),
             std::string::npos);
   for (const std::string command : {"plan --as pytorch --most 1", "memory model --as pytorch --precision bf16 --lora 8", "memory model"}) {
     const std::string asked = command + " --batch 1 --len 512 --device h200 --model ";

@@ -28,11 +28,12 @@ TEST(PyTorchDrySteps, AreCountedWithinTwoPercent) {
     std::string at;
     for (const char* word : {"model", "batch", "len", "precision", "keep", "parameters", "adam", "lora", "accumulate", "shard", "gpus"})
       at += row.at(word) + " ";
-    EXPECT_EQ(std::to_string(a.params), row.at("params")) << at;
+    if (m.base == Base::precision) EXPECT_EQ(std::to_string(a.params), row.at("params")) << at;  // a packed matrix has fewer elements
     // What backward reads of a checkpoint goes a little earlier than of a pass that keeps it.
     const bool checkpoints = row.at("keep") == "input";
-    // In FP32 PyTorch's grouped product is a loop of products, and from 2.12 on each of them takes cuBLAS's 32 MiB and gives them back.
-    const bool loops = m.experts > 0 && m.parameters == Parameters::whole;
+    // From 2.12 on each product takes cuBLAS's 32 MiB and gives them back. PyTorch's grouped product in FP32 is a loop of products, and of a packed matrix
+    // a product runs beside what is written out.
+    const bool loops = (m.routed() && m.parameters == Parameters::whole) || m.base == Base::four_bit;
     const auto near = [&](const char* name, std::uint64_t bytes, double run) {
       const double mb = double(bytes) / 1048576.0;
       if (loops) run = std::clamp(mb, run - 32, run);
@@ -77,8 +78,8 @@ TEST(PyTorchDrySteps, RanksShareMomentsByWholeParameters) {
   const double all = double(account(m, 0).held_bytes), n = double(account(m, 0).params);
   m.shard = engine::Sharding::optimizer;
   const double half = double(account(m, 0).held_bytes);
-  EXPECT_LT(half, all - 0.99 * 4 * n);  // of 8 bytes a parameter
-  EXPECT_GE(half, all - 4 * n);
+  EXPECT_LT(half, all - 0.99 * 4 * n);       // of 8 bytes a parameter
+  EXPECT_GT(half, all - 4 * n - (1 << 20));  // and counts of steps
   m.gpus = 64;
   const double one = double(account(m, 0).held_bytes), largest = 10000.0 * 512;
   EXPECT_NEAR(all - one, 8 * (n - largest), 1 << 20);

@@ -286,6 +286,19 @@ TEST(PyTorchLanguageModel, FrozenMatricesOf4BitsHaveFourBitsAndTheirScales) {
   EXPECT_THROW(account(m, 0), Error) << "nothing is frozen";
 }
 
+// FSDP2 shards the packed bits, which are stored as numbers of the precision; what double quantisation keeps beside them is on every rank.
+TEST(PyTorchLanguageModel, RanksSharePackedMatricesAndHoldAllTheirScales) {
+  LanguageModel m;
+  m.width = 1024, m.ffn = 4096, m.layers = 6, m.heads = 8, m.batch = 1, m.len = 128, m.vocab = 512;
+  m.precision = {DType::bf16}, m.parameters = Parameters::half, m.lora = 8, m.base = Base::four_bit, m.adam = Adam::fused;
+  const double numbers = 6 * (4.0 * 1024 * 1024 + 3.0 * 1024 * 4096), whole = double(account(m, 0).held_bytes);
+  m.gpus = 4, m.shard = engine::Sharding::everything;
+  const double part = double(account(m, 0).held_bytes);
+  const double bits = numbers / 2, scales = numbers / 64 * (1 + 4.0 / 256);
+  EXPECT_LT(part, whole - 0.74 * bits);
+  EXPECT_GT(part, bits / 4 + scales);
+}
+
 TEST(PyTorchLanguageModel, LossesInPartsHoldLessThanAllLogits) {
   LanguageModel m = fine_tuned();
   m.vocab = 64 * 1024, m.batch = 8, m.len = 1024, m.layers = 1, m.keep = {engine::Keep::input};  // the loss stands at the peak

@@ -38,6 +38,11 @@ inline void make_experts(LanguageModel& m, const std::string& name) {
   if (name == "qwen3-moe-wide") m.vocab = 32000, m.width = 1024, m.ffn = 384, m.layers = 3, m.experts = 64, m.experts_of_token = 8;
 }
 
+inline void make_gpt_oss(LanguageModel& m) {
+  m.family = Family::gpt_oss, m.loss = Loss::in_fp32;
+  m.vocab = 16000, m.width = 512, m.ffn = 512, m.layers = 4, m.heads = 8, m.kv_heads = 2, m.experts = 16, m.experts_of_token = 4;
+}
+
 // bench/peers/pytorch_steps.py: its shapes, and the words of a row.
 inline LanguageModel setting_of(const Row& row) {
   struct Sizes {
@@ -58,6 +63,8 @@ inline LanguageModel setting_of(const Row& row) {
     make_gemma(m, name);
   else if (name.starts_with("mixtral") || name.starts_with("qwen3-moe"))
     make_experts(m, name);
+  else if (name.starts_with("gpt-oss"))
+    make_gpt_oss(m);
   const auto number = [&](const char* name) { return std::stoll(row.at(name)); };
   if (number("layers") > 0) m.layers = number("layers");
   m.batch = number("batch"), m.len = number("len"), m.lora = number("lora"), m.accumulate = number("accumulate"), m.gpus = number("gpus");
@@ -67,6 +74,7 @@ inline LanguageModel setting_of(const Row& row) {
   m.adam = value_named<Adam>(row.at("adam"), "adam");
   m.compile = value_named<Compile>(row.at("compile"), "compile");
   m.shard = value_named<engine::Sharding>(row.at("shard"), "shard");
+  if (row.contains("base")) m.base = value_named<Base>(row.at("base"), "base");
   if (row.contains("parameters")) m.parameters = value_named<Parameters>(row.at("parameters"), "parameters");
   return m;
 }

@@ -161,13 +161,16 @@ bool known_of_transformers(const Decoder& d) {
   return d.trained() && (gemma ? !a.qkv_bias && !a.out_bias : d.family == "gpt2") && d.first().ffn.function != activation::Function::relu;
 }
 
-// Mixtral and Qwen3-MoE where every layer has experts of its own: transformers makes grouped products of them.
+// Mixtral, Qwen3-MoE and gpt-oss where every layer has experts of its own: transformers makes grouped products of them.
 bool known_experts_of_transformers(const Decoder& d) {
-  const auto plain = [](const DecoderLayer& l) {
-    const bool routed = l.ffn.experts > 0 && l.ffn.swiglu() && l.ffn.shared_width == 0 && !l.ffn.router_bias && !l.ffn.bias;
-    return routed && l.attention.window == 0 && !l.attention.qkv_bias && !l.attention.out_bias;
+  const bool biases = d.family == "gpt_oss";  // and sinks, and windows, which plain attention masks
+  const auto known = [&](const DecoderLayer& l) {
+    const FeedForward& f = l.ffn;
+    const SelfAttention& a = l.attention;
+    const bool same = f.router_bias == biases && f.bias == biases && a.qkv_bias == biases && a.out_bias == biases && a.sinks == biases;
+    return same && f.experts > 0 && f.gated && f.shared_width == 0 && (biases || (f.swiglu() && a.window == 0));
   };
-  return (d.family == "mixtral" || d.family == "qwen3_moe") && std::all_of(d.layers.begin(), d.layers.end(), plain);
+  return (biases || d.family == "mixtral" || d.family == "qwen3_moe") && std::all_of(d.layers.begin(), d.layers.end(), known);
 }
 
 }  // namespace

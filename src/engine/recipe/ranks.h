@@ -23,6 +23,13 @@ template <>
 inline constexpr auto names_of<engine::Sharding> = names<engine::Sharding>("none", "optimizer", "gradients", "everything");
 template <>
 inline constexpr auto other_words_of<engine::Sharding> = std::to_array<OtherWord<engine::Sharding>>({
+    {"0", engine::Sharding::none},  // DeepSpeed's and accelerate's zero_stage
+    {"1", engine::Sharding::optimizer},
+    {"2", engine::Sharding::gradients},
+    {"3", engine::Sharding::everything},
+    {"no_shard", engine::Sharding::none},  // FSDP1's
+    {"shard_grad_op", engine::Sharding::gradients},
+    {"full_shard", engine::Sharding::everything},
     {"ddp", engine::Sharding::none},
     {"zero1", engine::Sharding::optimizer},
     {"zero2", engine::Sharding::gradients},
@@ -47,7 +54,7 @@ struct Ranks {
 // The launcher usually gives their number, so it is no option; a command that takes it as one says so.
 void describe(Of<Ranks> auto& r, auto&& f) {
   f(r.count, {.name = "ranks", .allowed = {1, 4096}});
-  f(r.sharding, {.name = "shard", .about = "What ranks share out: nothing, ZeRO-1, ZeRO-2, ZeRO-3"});
+  f(r.sharding, {.name = "shard", .about = "What ranks share out: nothing, ZeRO-1, ZeRO-2, ZeRO-3", .option = "--shard,--zero"});
   f(r.split_tokens,
     {.name = "split_tokens", .about = "Each rank takes a part of every sequence (context parallel), not sequences of its own"});
 }

@@ -74,6 +74,13 @@ std::vector<Lever<LanguageModel>> levers_of_pytorch() {
        [](LanguageModel& m) {
          return m.compile != pytorch::Compile::model && std::exchange(m.loss, pytorch::Loss::fused) == pytorch::Loss::whole;
        }},
+      {"FSDP2 (--shard everything)",
+       [](LanguageModel& m) {
+         if (m.gpus == 1 || m.sharded()) return false;
+         m.shard = engine::Sharding::everything;
+         if (m.lora > 0) m.parameters = pytorch::Parameters::half;  // it gathers parameters of one type
+         return true;
+       }},
       {"torch.autocast in bf16 (--precision bf16)",
        [](LanguageModel& m) {
          if (m.precision.dtype != DType::f32) return false;
@@ -384,7 +391,11 @@ Outcome memory_model_as_pytorch(const ModelMemory& asked) {
       "workspaces of {}; {}; {}. The peak is without the CUDA context "
       "and libraries; needed is with them. {}",
       asked.device.name, bytes_in_words(double(workspace)), in_words(model.adam),
-      model.sharded()
+      model.sharded() && model.base == pytorch::Base::four_bit ? "FSDP2 shards adapters, norms and the packed weights, which are stored as "
+                                                                 "numbers of the precision (bnb_4bit_quant_storage); scales "
+                                                                 "are whole on every GPU"
+      : model.sharded() && model.lora > 0                      ? "FSDP2 shards frozen weights and adapters, both in the precision"
+      : model.sharded()
           ? "FSDP2 shards FP32 parameters, gathers them in the precision and scatters gradients in FP32, the root's weights kept "
             "after forward"
       : model.lora > 0 && model.parameters == pytorch::Parameters::half

@@ -42,7 +42,7 @@ PyTorchInterval interval_of(const LanguageModel& m, std::uint64_t peak, std::uin
         ". In FP32 scaled_dot_product_attention(enable_gqa=True), which transformers calls, has no fused kernel and keeps whole matrices; "
         "the account repeats keys and values for it";
   }
-  if (m.family == pytorch::Family::experts) {
+  if (m.routed()) {
     i.why =
         "the program is transformers' (5.24) with PyTorch 2.15, whose experts are grouped products: routing changes no size, dry runs of "
         "it "
@@ -94,6 +94,7 @@ namespace {
 void add_family(LanguageModel& m, const engine::Decoder& d) {
   m.family = d.family == "gpt2"              ? pytorch::Family::gpt2
              : d.family.starts_with("gemma") ? pytorch::Family::gemma
+             : d.family == "gpt_oss"         ? pytorch::Family::gpt_oss
              : d.has_experts()               ? pytorch::Family::experts
                                              : pytorch::Family::llama;
   if (m.family == pytorch::Family::llama) return;
@@ -139,6 +140,7 @@ pytorch::LanguageModel language_model_of(const ModelMemory& asked) {
   m.gpus = asked.ranks.count;
   m.shard = asked.ranks.sharding;
   add_family(m, asked.model);
+  if (m.family == pytorch::Family::gpt_oss && asked.levers.attention.empty()) m.fused_attention = false;
   if (asked.as_pytorch.no_dropout) m.dropout = false;
   m.until = asked.use == ModelUse::forward     ? pytorch::Until::forward
             : asked.use == ModelUse::gradients ? pytorch::Until::backward

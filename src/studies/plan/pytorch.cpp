@@ -43,7 +43,7 @@ DType half_of(const Device& d) { return engine::usual_precision(d).dtype; }
 std::vector<LanguageModel> steps_of(const Plan& p) {
   ModelMemory like;
   like.model = p.model;
-  like.levers.attention = {"flash"};
+  if (p.model.family != "gpt_oss") like.levers.attention = {"flash"};  // its sinks have no fused kernel
   LanguageModel m = language_model_of(like);
   m.len = p.len, m.gpus = p.gpus, m.adam = pytorch::Adam::fused;
   std::vector<LanguageModel> all;
@@ -108,6 +108,23 @@ struct BestOfWay {
   PyTorchInterval open{};
 };
 
+// With parameters, adapters and frozen weights as the way has them. FSDP2 gathers parameters of one type.
+LanguageModel step_of(const TrainingWay& way, const Plan& p, LanguageModel like, engine::Sharding shard) {
+  like.compile = pytorch::Compile::none, like.shard = shard;
+  like.precision = {half_of(p.device)}, like.adam = way.adam, like.in_backward = way.in_backward;
+  like.lora = way.lora, like.base = way.base;
+  like.parameters = like.sharded() && way.lora > 0 ? pytorch::Parameters::half : way.parameters;
+  return like;
+}
+
+// QLoRA sends least where each GPU holds all weights, in 4 bits.
+std::vector<engine::Sharding> shards_of(const TrainingWay& way, const Plan& p) {
+  using enum engine::Sharding;
+  if (p.gpus == 1) return {none};
+  if (way.base == pytorch::Base::four_bit) return {none, everything};
+  return {everything};
+}
+
 // The least work with which a way fits: nothing made again before checkpoints, whole batches before parts. Where none fits, the smallest.
 // The smallest is among the checkpoints with a fused loss, whole or one sequence at a time: beyond the first that fits those alone are tried.
 std::optional<BestOfWay> best_of(const TrainingWay& way, const Plan& p, const LanguageModel& like, const Room& room,
@@ -117,27 +134,22 @@ std::optional<BestOfWay> best_of(const TrainingWay& way, const Plan& p, const La
   const std::int64_t each = p.batch / p.gpus;
   for (const auto loss : {pytorch::Loss::whole, pytorch::Loss::fused})
     for (const auto keep : {engine::Keep::everything, engine::Keep::input})
-      for (std::int64_t micro = each; micro >= 1; --micro) {
-        const bool small = loss == pytorch::Loss::fused && keep == engine::Keep::input && (micro == each || micro == 1);
-        if (each % micro != 0 || (loss == pytorch::Loss::whole && keep == engine::Keep::input) || (fitting && !small)) continue;
-        LanguageModel m = like;
-        m.compile = pytorch::Compile::none, m.shard = engine::Sharding::none;
-        m.precision = {half_of(p.device)}, m.parameters = way.parameters, m.adam = way.adam, m.in_backward = way.in_backward;
-        m.lora = way.lora, m.base = way.base, m.loss = loss, m.keep = {keep}, m.batch = micro, m.accumulate = each / micro;
-        if (p.gpus > 1 && m.base == pytorch::Base::precision) {
-          m.shard = engine::Sharding::everything;
-          if (m.lora > 0) m.parameters = pytorch::Parameters::half;  // FSDP2 gathers parameters of one type
+      for (std::int64_t micro = each; micro >= 1; --micro)
+        for (const auto shard : shards_of(way, p)) {
+          const bool small = loss == pytorch::Loss::fused && keep == engine::Keep::input && (micro == each || micro == 1);
+          if (each % micro != 0 || (loss == pytorch::Loss::whole && keep == engine::Keep::input) || (fitting && !small)) continue;
+          LanguageModel m = step_of(way, p, like, shard);
+          m.loss = loss, m.keep = {keep}, m.batch = micro, m.accumulate = each / micro;
+          try {
+            check(m);
+          } catch (const Error&) { continue; }
+          if (p.stop()) return {};
+          BestOfWay tried{&way, m, account(m, workspace)};
+          tried.fits = room.holds(tried.account.train_peak_bytes);
+          if (tried.fits && !fitting) fitting = tried;
+          if (!least || tried.account.train_peak_bytes < least->account.train_peak_bytes) least = std::move(tried);
         }
-        try {
-          check(m);
-        } catch (const Error&) { continue; }
-        if (p.stop()) return {};
-        BestOfWay tried{&way, m, account(m, workspace)};
-        tried.fits = room.holds(tried.account.train_peak_bytes);
-        if (tried.fits && !fitting) fitting = tried;
-        if (!least || tried.account.train_peak_bytes < least->account.train_peak_bytes) least = std::move(tried);
-      }
-  if (!least || (!fitting && p.gpus > 1 && way.base == pytorch::Base::four_bit)) return {};  // no GPU shards it
+  if (!least) return {};
   const LanguageModel smallest = least->step;
   const std::uint64_t smallest_peak = least->account.train_peak_bytes;
   BestOfWay best = fitting ? *std::move(fitting) : *std::move(least);
@@ -221,12 +233,18 @@ std::string answer_of(const Plan& p, const Room& room, const SearchOfPyTorch& se
   const BestOfWay& least = *std::min_element(ways.begin(), ways.end(), [](const BestOfWay& a, const BestOfWay& b) {
     return a.account.train_peak_bytes < b.account.train_peak_bytes;
   });
-  std::string answer = fmt::format("{}, with {}, the least of the ways below.",
-                                   fits_in_words(room, p.device, least.account.train_peak_bytes), least.way->name);
-  for (const BestOfWay& way : ways) {  // the first that more of them hold
+  const auto gpus_of = [&](const BestOfWay& way) {
     LanguageModel whole = way.step;
     whole.batch = 1, whole.accumulate = 1;
-    const auto n = gpus_that_hold(whole, p.device, p.memory_bytes);
+    return gpus_that_hold(whole, p.device, p.memory_bytes);
+  };
+  const auto of_least = gpus_of(least);
+  std::string answer = fmt::format(
+      "{}, with {}, the least of the ways below{}.", fits_in_words(room, p.device, least.account.train_peak_bytes), least.way->name,
+      of_least ? fmt::format("; {} such GPUs hold it with a sequence each (--gpus {} --batch {})", *of_least, *of_least, *of_least) : "");
+  for (const BestOfWay& way : ways) {  // the first that more of them hold
+    if (&way == &least) break;
+    const auto n = gpus_of(way);
     if (!n) continue;
     std::string what = way.way->name;
     what[0] = char(std::toupper(static_cast<unsigned char>(what[0])));
@@ -251,7 +269,10 @@ Table table_of_ways(const std::vector<BestOfWay>& ways, const Room& room, const 
                     .ms_high = w.time.ms_high,
                     .ms_by = w.time.ms_by,
                     .at_most_bytes = w.open.at_most});
-  const char* how = computes_bf16(device) ? "bf16 with flash attention" : "fp16 with fused attention";
+  const bool fused = ways.front().step.fused_attention;
+  const char* how = !fused                  ? "16 bits with plain attention"
+                    : computes_bf16(device) ? "bf16 with flash attention"
+                                            : "fp16 with fused attention";
   return table_of(
       "ways",
       fmt::format("Ways to train it in {}, what changes the training least first; each with the least work that fits, and at its smallest",
@@ -365,10 +386,9 @@ Outcome plan_as_pytorch(const Plan& p) {
     r.add(Part{table_of_ways(ways, room, p.device)}).add(Part{picture_of_ways(ways, room, workspace)});
     for (const std::string& why : which_may_not_fit(ways, room)) r.add(Part{Note{why}});
     if (p.gpus > 1)
-      r.add(
-          Part{Note{"LoRA is planned with FSDP2 and its adapters in 16 bits; QLoRA, where it fits, with DDP, where each GPU holds all "
-                    "weights. An optimizer in "
-                    "backward is planned on one GPU."}});
+      r.add(Part{
+          Note{"LoRA is planned with FSDP2 and its adapters in 16 bits; QLoRA with DDP where each GPU has room for all weights, else with "
+               "FSDP2. An optimizer in backward is planned on one GPU."}});
     for (const std::string& why : why_no_times(ways)) r.add(Part{Note{why}});
     if (first != ways.end()) r.add(Part{Note{fmt::format("Its bytes, one by one: {}", command_of(p, first->step))}});
     if (std::any_of(ways.begin(), ways.end(), [](const BestOfWay& w) { return !measured_choices(w.step); }))
@@ -390,7 +410,7 @@ Outcome plan_as_pytorch(const Plan& p) {
       fitting)});
   r.add(Part{
       Note{std::string{"Least work first: 16 bits, nothing computed again, whole batches, compiled, little sent. AdamW is fused, attention "
-                       "F.scaled_dot_product_attention; keep input is torch.utils.checkpoint of each block; shard "
+                       "F.scaled_dot_product_attention (gpt-oss: plain); keep input is torch.utils.checkpoint of each block; shard "
                        "none is DDP, optimizer is DDP with ZeroRedundancyOptimizer (ZeRO-1), everything is FSDP2 with every block "
                        "resharded after forward (torchtitan's default), gradients without. "
                        "headroom memory model --as pytorch accounts for one of them by tensor. "} +
