@@ -102,7 +102,6 @@ class Forecast:
     forward_peak_bytes: int  # a forward pass alone
     forward_backward_peak_bytes: int  # without the update
     overhead_bytes: int  # taken on the device beside tensors: the context, libraries
-    stand_in_bytes: int  # where no GPU kernel serves: the most that one might take beyond the CPU's tensors, which are counted; else 0
     memory_bytes: int  # asked about
     fits: bool  # all of these are within memory
     flops: float

@@ -153,8 +153,7 @@ Json forecast_answer(Request& r) {
   engine::Recipe recipe = step_of(asked, std::move(model), len_given);
   const studies::Room room = studies::room_of(device, asked.memory_bytes, recipe.ranks.count);
   const int workers = workers_of(device, recipe.ranks.count);
-  const std::size_t stand_in = engine::stand_in_bytes(recipe, device), most = room.for_peak();
-  engine::find_keep(recipe, most - std::min(most, stand_in), device, workers);  // auto
+  engine::find_keep(recipe, room.for_peak(), device, workers);  // auto
 
   const engine::Forecast f = engine::forecast(recipe, device, workers);
   const auto peak_of = [&](engine::Purpose purpose) {
@@ -184,8 +183,7 @@ Json forecast_answer(Request& r) {
               {"forward_peak_bytes", peak_of(engine::Purpose::forward)},
               {"forward_backward_peak_bytes", peak_of(engine::Purpose::gradients)},
               {"overhead_bytes", room.overhead_bytes},
-              {"stand_in_bytes", stand_in},
-              {"fits", room.holds(f.peak_bytes + stand_in)},
+              {"fits", room.holds(f.peak_bytes)},
               {"flops", f.flops},
               {"model_flops", f.model_flops},
               {"traffic_bytes", f.bytes},

@@ -71,7 +71,11 @@ std::string called(int sm) {
 }
 
 std::string why_no_kernels(const Device& d) {
-  if (d.kind != DeviceKind::cuda || d.sm == 0) return "";
+  if (d.kind != DeviceKind::cuda) return "";
+  if (d.sm == 0)
+    return fmt::format(
+        "{}: its file does not say its architecture, by which kernels are chosen; add it (\"sm\": 90, with \"units\"), or ask --as pytorch",
+        d.name);
   if (!architecture_of(d.sm).runs_cuda)
     return fmt::format("{} runs no CUDA: this library's kernels need it, and sm_{} or newer. What PyTorch takes there: --as pytorch",
                        d.name, oldest_sm);

@@ -61,7 +61,7 @@ struct Architecture {
 
 constexpr int oldest_sm = 80;  // the oldest architecture of this library's kernels (cmake/cuda.cmake)
 
-// Why this library's kernels cannot run on a device: a sentence, empty where they can, or where a description does not say its architecture.
+// Why this library's kernels cannot run on a device, in a sentence; empty where they can. A file that does not say its architecture is such a device.
 std::string why_no_kernels(const Device&);
 
 std::span<const Architecture> architectures();  // oldest first

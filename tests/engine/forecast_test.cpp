@@ -144,7 +144,7 @@ TEST(Forecast, CountsWhatATextbookCounts) {  // FP32, AdamW: weights, gradients 
 
 TEST(Forecast, KnowsTheTimeOfADescribedDevice) {
   Device d;
-  d.kind = DeviceKind::cuda, d.name = "described";
+  d.kind = DeviceKind::cuda, d.name = "described", d.sm = 90, d.units = 132;
   d.ceilings.bf16_flops = 700e12, d.ceilings.fp32_flops = 50e12, d.ceilings.copy_bytes_per_s = 4e12;
   const Forecast f = forecast({model_described("2.7B"), 4, 1024, *precision_named("bf16")}, d, 1);
   EXPECT_GT(f.ms, 1e3 * f.model_flops / 700e12);

@@ -10,7 +10,7 @@ namespace {
 TEST(KeepAuto, FitsWhateverMemoryAllowsAndNeverCostsMoreThanOneLevelForAll) {
   Recipe r{model_described("small"), 4, 256, *precision_named("bf16")};
   Device gpu;
-  gpu.kind = DeviceKind::cuda, gpu.name = "described";
+  gpu.kind = DeviceKind::cuda, gpu.name = "described", gpu.sm = 90, gpu.units = 132;
   gpu.ceilings.bf16_flops = 7e14, gpu.ceilings.fp32_flops = 5e13, gpu.ceilings.copy_bytes_per_s = 4e12;
   const auto of = [&](std::vector<Keep> keep) {
     Recipe its = r;

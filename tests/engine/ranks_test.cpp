@@ -160,7 +160,8 @@ TEST(Ranks, EachHoldsItsPartAndTheForecastKnowsWhatIsSent) {
     }
   }
   Device gpu;
-  gpu.kind = DeviceKind::cuda, gpu.ceilings.fp32_flops = gpu.ceilings.bf16_flops = 1e15, gpu.ceilings.copy_bytes_per_s = 1e13;
+  gpu.kind = DeviceKind::cuda, gpu.sm = 90, gpu.units = 132, gpu.ceilings.fp32_flops = gpu.ceilings.bf16_flops = 1e15,
+  gpu.ceilings.copy_bytes_per_s = 1e13;
   EXPECT_EQ(forecast(r, gpu, 1).ms, 0) << "without a link's rate there is no time";
   gpu.ceilings.link_bytes_per_s = 1e11;
   const Forecast f = forecast(r, gpu, 1);

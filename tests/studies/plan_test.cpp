@@ -119,7 +119,7 @@ TEST(Plan, OfSeveralGpusAsksForTheirBuffersToo) {
   EXPECT_NEAR(double(rtx4090.memory_bytes - of_4090.beside.driver_keeps_bytes) / gib, 23.65, 0.01) << "what CUDA has of its memory";
   EXPECT_NEAR(double(rtx4090.memory_bytes - of_4090.beside.driver_keeps_bytes - of_4090.bytes()) / gib, 23.15, 0.1);
   EXPECT_FALSE(beside.measured);
-  const std::size_t first = all.front().peak() + beside.bytes();
+  const std::size_t first = all.front().peak_bytes + beside.bytes();
   p.memory_bytes = first;
   bool listed = false;
   for (const auto& row : rows_of(plan(p))) listed = listed || words_of(row) == words_of(all.front().recipe);

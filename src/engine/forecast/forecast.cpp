@@ -5,7 +5,6 @@
 #include <set>
 #include <tuple>
 
-#include "base/divide.h"
 #include "base/interrupt.h"
 #include "dist/dry.h"
 #include "engine/forecast/trace.h"
@@ -200,33 +199,6 @@ Recipe bare_of(const Recipe& r) {  // the choice of kernels does not depend on w
 
 }  // namespace
 
-std::size_t stand_in_bytes(const Recipe& r, const Device& device) {
-  if (device.kind == DeviceKind::cpu) return 0;
-  Arena arena;
-  Context ctx{arena, device};
-  if (!Training(bare_of(r), ctx).stands_in()) return 0;
-  const SelfAttention& a = r.model.first().attention;
-  attention::Problem p;
-  p.batch = r.batch;
-  p.heads = a.heads;
-  p.kv_heads = a.kv_heads;
-  p.head_dim = a.head_dim;
-  p.len_q = r.len / r.ranks.parts();
-  p.len_k = r.len;
-  return stand_in_bytes(p, r.attention);
-}
-
-std::size_t stand_in_bytes(const attention::Problem& p, std::string_view variant) {
-  // The widest tiles of any kernel in ops/attention: 256 rows, head dimensions of 32, 64, 128, 256.
-  const std::int64_t pairs = p.batch * p.heads, rows = round_up(p.len_q, 256);
-  const std::int64_t dim = p.head_dim <= 32 ? 32 : p.head_dim <= 64 ? 64 : p.head_dim <= 128 ? 128 : 256;
-  constexpr std::int64_t partial_outputs = 40 << 20, workspace = 32 << 20;
-  std::int64_t bytes = partial_outputs + pairs * rows * (4 * dim + 16);  // the sum of dQ, numbers for each row
-  if (variant.starts_with("plain"))
-    bytes = workspace + pairs * p.len_q * p.len_k * 6 + 4 * p.k_shape().count();  // dP, dS in 16 bits, the sum of dK
-  return std::size_t(bytes);
-}
-
 std::string in_words_of_fp8(std::span<const Recipe> recipes, const Device& device) {
   const auto quantised = [](const Recipe& r) { return r.formats().quantised(); };
   const auto one = std::find_if(recipes.begin(), recipes.end(), quantised);
@@ -247,8 +219,7 @@ std::string counted_by(std::span<const Recipe> recipes, const Device& device) {
     Arena arena;
     Context ctx{arena, device};
     const Training t(bare_of(r), ctx);
-    std::string who(t.variant().name);
-    if (t.stands_in()) who = fmt::format("the CPU's {} (no GPU kernel serves it)", who);
+    const std::string who(t.variant().name);
     const std::string what = fmt::format("{} {}", name_of(r.precision), r.attention);
     auto at = std::find_if(kernels.begin(), kernels.end(), [&](const auto& k) { return k.first == who; });
     if (at == kernels.end()) at = kernels.insert(at, {who, ""});

@@ -48,11 +48,6 @@ ForecastTotals forecast_totals(const Recipe&, const Device&, int workers);
 // The peak alone, without ledger and walk: searches call it thousands of times.
 std::size_t forecast_peak(const Recipe&, const Device&, int workers);
 
-// If there is no supporting kernel for a GPU, a forecast counts the CPU's tensors instead (counted_by says so). This is the most that
-// the GPU's kernels may take beyond those; 0: the counted tensors are the kernels' own.
-std::size_t stand_in_bytes(const Recipe&, const Device&);
-std::size_t stand_in_bytes(const attention::Problem&, std::string_view variant);  // if the CPU's is counted instead
-
 // One line that says which kernels' tensors were counted for a GPU; empty on a CPU, which runs its own kernels.
 std::string counted_by(std::span<const Recipe>, const Device&);
 

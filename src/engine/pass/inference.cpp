@@ -35,9 +35,8 @@ void run_inference(const Decoder& d, const Generation& g, Inference how, Context
   for (int i = 0; i < int(d.layers.size()); ++i) {
     const auto& [a, ffn] = d.layers[std::size_t(i)];
     const bool absorbed = a.latent() && how == Inference::decode;
-    attention::Problem p = (absorbed ? absorbed_problem_of : problem_of)(a, g.batch, read, g.len, g.precision);
-    const attention::Variant& variant = attention::choose_dry(p, ctx.device, g.attention);
-    if (ctx.on_gpu() && !variant.supports(p, ctx.device, attention::Pass::forward)) p.precision.math = Math::exact;
+    const attention::Problem p = (absorbed ? absorbed_problem_of : problem_of)(a, g.batch, read, g.len, g.precision);
+    const attention::Variant& variant = attention::choose_for_server(p, ctx.device, g.attention);
     const InBlock here{d, {.formats = formats_of(g.precision, usual_scales)}, rows, i};
     Attending half{here, a, variant, p, d.positions > 0 ? Tensor() : Tensor(nullptr, DType::f32, {read, a.turned_dim()})};
     half.cache = caches[std::size_t(i)];

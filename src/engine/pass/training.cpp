@@ -136,8 +136,6 @@ void Training::make_attention() {
         of.split = std::make_shared<const TokenSplit>(*of.variant, whole, *comm_, ctx_);
       }
     }
-    if (ctx_.dry() && ctx_.on_gpu() && !of.variant->supports(of.asked, ctx_.device, attention::Pass::forward))
-      of.problem.precision.math = Math::exact;  // the CPU's variant is counted, which multiplies nothing else
     attention_.push_back(of);
     if (recipe_.model.positions > 0) continue;
     auto same = std::find_if(tables.begin(), tables.end(), [&](const auto& t) { return t.first->turned == a.turned; });
@@ -192,13 +190,6 @@ void Training::warm() {
   write(&not_finite, store_.first_gradient(), ctx_);  // an update with it changes no weight
   apply({});
   write(state.data(), state_, ctx_);
-}
-
-bool Training::stands_in() const {
-  return std::any_of(attention_.begin(), attention_.end(), [&](const LayerAttention& a) {
-    return !a.variant->supports(a.asked, ctx_.device, attention::Pass::forward) ||
-           !a.variant->supports(a.asked, ctx_.device, attention::Pass::backward);
-  });
 }
 
 std::vector<double> Training::losses() const {

@@ -75,7 +75,6 @@ class Training {
   dist::Comm* comm() { return comm_; }
   const Recipe& recipe() const { return recipe_; }
   const attention::Variant& variant() const { return *attention_.front().variant; }  // the first layer's
-  bool stands_in() const;  // the variant cannot run on this device; a forecast counts its tensors instead
   Context& context() { return ctx_; }
 
   // Names where the first value that is not finite appears: a weight, or the block after which it is seen. Runs forward.

@@ -166,18 +166,32 @@ void no_backward(const Problem& p, const Backward&, Context&) {
   throw Error(Code::unsupported, fmt::format("attention: {} has no backward", in_words(p)));
 }
 
+namespace {
+
+// Which families serve a problem that `wanted` does not, in words.
+std::string what_serves(const Problem& p, const Device& device, std::string_view wanted) {
+  for (const std::string_view family : {"flash", "plain"}) {
+    if (family == wanted) continue;
+    try {
+      choose(p, device, family);
+      return fmt::format("; {} attention serves it", family);
+    } catch (const Error& e) {
+      if (e.at.code != Code::unsupported) throw;
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
 const Variant& choose_dry(const Problem& p, const Device& device, std::string_view wanted) {
   const std::string why_not = why_no_kernels(device);
   check(why_not.empty(), Code::unsupported, "attention: {}", why_not);
   try {
     return choose(p, device, wanted);
-  } catch (const Error& of_device) {
-    if (of_device.at.code != Code::unsupported || device.kind == DeviceKind::cpu) throw;
-    Problem exact = p;
-    exact.precision.math = Math::exact;
-    try {
-      return choose(exact, Device{}, wanted);
-    } catch (const Error&) { throw of_device; }  // the caller asked about the card
+  } catch (const Error& e) {
+    if (e.at.code != Code::unsupported) throw;
+    throw Error(Code::unsupported, e.what() + what_serves(p, device, wanted));
   }
 }
 
@@ -185,16 +199,6 @@ Saved make_saved(const Variant& v, const Problem& p, Context& ctx) {
   check(p);
   auto phase = ctx.arena.in_phase(Phase::saved);
   return v.make_saved(p, ctx);
-}
-
-// A CPU's row takes the place of a card's where the card has no row that serves the problem. It is walked as on a CPU: its own products are not a GPU's. A GPU's row
-// keeps the card that was asked about, also for sizes that it does not serve: an account probes its formulas with such sizes.
-template <class Body>
-static void where_served(const Variant& v, const Problem& p, Pass pass, Context& ctx, Body body) {
-  const Device cpu;
-  if (!ctx.dry() || !ctx.on_gpu() || !v.supports(p, cpu, pass)) return body(ctx);
-  Context there{.arena = ctx.arena, .device = cpu, .walk = ctx.walk, .dry_workers = ctx.dry_workers, .listener = ctx.listener};
-  body(there);
 }
 
 void check(const Problem& p, const Forward& t) {
@@ -211,7 +215,7 @@ void forward(const Variant& v, const Problem& p, const Forward& t, Context& ctx)
   check(p, t);
   check(p, t.with);
   auto scratch = ctx.arena.scope();
-  where_served(v, p, Pass::forward, ctx, [&](Context& there) { v.forward(p, t, there); });
+  v.forward(p, t, ctx);
 }
 
 void backward(const Variant& v, const Problem& p, const Backward& t, Context& ctx) {
@@ -234,7 +238,7 @@ void backward(const Variant& v, const Problem& p, const Backward& t, Context& ct
     check_list("dsink", t.dsink, {p.heads}, DType::f32);
   }
   auto scratch = ctx.arena.scope();
-  where_served(v, p, Pass::backward, ctx, [&](Context& there) { v.backward(p, t, there); });
+  v.backward(p, t, ctx);
 }
 
 Extras dry_extras(const Problem& p) {

@@ -4,8 +4,11 @@
 
 namespace headroom::attention {
 
-// As choose. Where no row of this build serves a card, the CPU's row of that family lends its tensors, if the library's kernels run on such a card
-// at all.
+// As choose. An error also says what serves the problem in place of what was wanted.
 const Variant& choose_dry(const Problem&, const Device&, std::string_view wanted);
+
+// The same for a forecast of a server, which has kernels of its own: a forward pass that no row serves is one that notes its cost, takes no scratch and
+// does not run.
+const Variant& choose_for_server(const Problem&, const Device&, std::string_view wanted);
 
 }  // namespace headroom::attention

@@ -45,9 +45,6 @@ struct Accountant {
   Account of(const Problem& p, const std::string& variant) {
     return asked.eager() ? pytorch::account(process, p, program(variant)) : attention_account(p, asked.device, variant, asked.workers);
   }
-  std::uint64_t step_needs(const Problem& p, const std::string& variant) const {
-    return step_peak(p, variant) + (asked.eager() ? 0 : attention_stand_in_bytes(p, asked.device, variant));
-  }
   std::uint64_t step_peak(const Problem& p, const std::string& variant) const {  // forward and backward, alone in its process
     if (!asked.eager()) return attention_peak_bytes(p, asked.device, variant, asked.workers);
     pytorch::Program whole = program(variant);
@@ -125,7 +122,7 @@ std::vector<AttentionGrowthRow> growth_of(const std::vector<Row>& rows, const At
     }
     const auto fits = [&](const Problem& p) {
       try {
-        return room.holds(accountant.step_needs(p, line->variant));
+        return room.holds(accountant.step_peak(p, line->variant));
       } catch (const Error&) {  // larger than any memory
         return false;
       }
@@ -291,8 +288,7 @@ Outcome memory_attention(const AttentionMemory& asked) {
           attention::check(row.problem);
           try {
             row.account = accountant.of(row.problem, variant);
-            const std::uint64_t peak =
-                row.account.peak_bytes + (asked.eager() ? 0 : attention_stand_in_bytes(row.problem, asked.device, variant));
+            const std::uint64_t peak = row.account.peak_bytes;
             row.needed_bytes = room.needed_bytes(peak);
             if (room.holds(peak))
               fits = true;

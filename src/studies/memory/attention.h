@@ -66,7 +66,6 @@ Outcome memory_attention(const AttentionMemory&);  // yes: any of the rows fits
 Account attention_account(const attention::Problem&, const Device&, std::string_view variant, int workers = 1);
 MeasuredMemory attention_measured(const attention::Problem&, const Device&, std::string_view variant, int threads);  // on the machine
 std::uint64_t attention_peak_bytes(const attention::Problem&, const Device&, std::string_view variant, int workers = 1);
-std::uint64_t attention_stand_in_bytes(const attention::Problem&, const Device&, std::string_view variant);  // engine::stand_in_bytes
 
 // The sums people do on paper; docs/memory.md says where they differ from what a program holds.
 struct OnPaper {

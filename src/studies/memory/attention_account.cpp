@@ -65,27 +65,10 @@ struct DryRun {
   }
 };
 
-struct Served {
-  Problem problem;
-  const attention::Variant& by;
-};
-
-Served serving(const Problem& p, const Device& device, std::string_view wanted) {
-  Served s{p, attention::choose_dry(p, device, wanted)};
-  if (!s.by.supports(p, device, attention::Pass::forward)) s.problem.precision.math = Math::exact;  // the CPU's row, of the same bytes
-  return s;
-}
-
 }  // namespace
 
 std::uint64_t attention_peak_bytes(const Problem& p, const Device& device, std::string_view wanted, int workers) {
-  const auto [problem, variant] = serving(p, device, wanted);
-  return DryRun(problem, variant, device, workers).totals.peak_bytes;
-}
-
-std::uint64_t attention_stand_in_bytes(const Problem& p, const Device& device, std::string_view wanted) {
-  const bool own = device.kind == DeviceKind::cpu || serving(p, device, wanted).by.supports(p, device, attention::Pass::forward);
-  return own ? 0 : engine::stand_in_bytes(p, wanted);
+  return DryRun(p, attention::choose_dry(p, device, wanted), device, workers).totals.peak_bytes;
 }
 
 MeasuredMemory attention_measured(const Problem& p, const Device& device, std::string_view wanted, int threads) {
@@ -98,9 +81,9 @@ MeasuredMemory attention_measured(const Problem& p, const Device& device, std::s
 }
 
 Account attention_account(const Problem& p, const Device& device, std::string_view wanted, int workers) {
-  const Served served = serving(p, device, wanted);
-  const auto [sizes, symbols] = probe_of(served.problem);
-  DryRun probe(sizes, served.by, device, workers), dry(served.problem, served.by, device, workers);
+  const attention::Variant& by = attention::choose_dry(p, device, wanted);
+  const auto [sizes, symbols] = probe_of(p);
+  DryRun probe(sizes, by, device, workers), dry(p, by, device, workers);
   Account a = dry.totals;
   const auto& entries = dry.ledger.entries();
   const auto& events = dry.ledger.events();

@@ -9,7 +9,6 @@
 #include "engine/model/models.h"
 #include "gpu/architecture.h"
 #include "memory/account.h"
-#include "ops/attention/choose_dry.h"
 #include "report/described_table.h"
 #include "studies/memory/answer.h"
 #include "studies/memory/edge_table.h"
@@ -65,26 +64,10 @@ Device counted_on(const Device& d) {
   return like;
 }
 
-std::uint64_t stand_in_of(const ModelMemory& m, const engine::Decoder& d, std::int64_t batch, std::int64_t len, Precision precision) {
-  if (m.device.kind == DeviceKind::cpu) return 0;
-  const Device like = counted_on(m.device);
-  const auto asked = engine::problem_of(d.first().attention, batch, len, len, precision);
-  const attention::Variant& v = attention::choose_dry(asked, like, m.attention_family());
-  if (v.supports(asked, like, attention::Pass::forward) && v.supports(asked, like, attention::Pass::backward)) return 0;
-  attention::Problem p;
-  const auto& a = d.layers[0].attention;
-  p.batch = batch;
-  p.heads = a.heads;
-  p.kv_heads = a.kv_heads;
-  p.len_q = p.len_k = len;
-  p.head_dim = std::max(a.head_dim, a.value_dim);
-  return engine::stand_in_bytes(p, m.attention_family());
-}
-
 InferenceRow row_of(const ModelMemory& m, const Room& room, std::int64_t batch, std::int64_t len, Precision precision) {
   const engine::Decoder d = engine::rank_of(m.model, m.ranks.count);
   const InferenceBytes b = inference_bytes(m, batch, len, precision);
-  const std::uint64_t peak = b.peak() + stand_in_of(m, d, 1, len, precision);
+  const std::uint64_t peak = b.peak();
   InferenceRow r{.model = m.model.name, .batch = batch, .len = len, .precision = precision};
   r.weights = format_of(m, m.model).as;
   r.cache = m.serving.cache, r.page = m.serving.page, r.chunk = m.serving.chunk, r.gpus = m.ranks.count;
@@ -162,8 +145,7 @@ std::vector<Lever<ModelMemory>> levers_of_serving() {
 
 std::optional<std::uint64_t> peak_of_serving(const ModelMemory& m, std::int64_t batch, std::int64_t len, Precision p) {
   try {
-    const engine::Decoder d = engine::rank_of(m.model, m.ranks.count);
-    return inference_bytes(m, batch, len, p).peak() + stand_in_of(m, d, 1, len, p);
+    return inference_bytes(m, batch, len, p).peak();
   } catch (const Error& e) {
     if (e.at.code == Code::interrupted) throw;
     return {};

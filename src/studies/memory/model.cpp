@@ -55,8 +55,7 @@ std::vector<engine::Levers> levers_of(const ModelMemory& s) {
 Recipe step_of(const ModelMemory& s, std::int64_t batch, std::int64_t len, const engine::Levers& levers, const Room& room) {
   Recipe r = engine::recipe_of(s.model, batch, len, levers, purpose_of(s.use), s.ranks);
   if (r.keep.found()) return r;
-  const std::size_t most = room.for_peak(), stand_in = engine::stand_in_bytes(r, s.device);
-  engine::find_keep(r, most - std::min(most, stand_in), s.device, s.workers);
+  engine::find_keep(r, room.for_peak(), s.device, s.workers);
   return r;
 }
 std::string joined_options(const std::string& some, const std::string& more) {
@@ -195,7 +194,7 @@ std::int64_t largest_that_fits(const ModelMemory& s, const Recipe& r, std::int64
   return unit * largest(std::min((std::int64_t(1) << 31) / other / unit - 1, most / unit), [&](std::int64_t n) {
            Recipe tried = r;
            tried.*which = unit * engine::served_from(r, s.device, other * unit, n);
-           return room.holds(engine::forecast_peak(tried, s.device, s.workers) + engine::stand_in_bytes(tried, s.device));
+           return room.holds(engine::forecast_peak(tried, s.device, s.workers));
          });
 }
 
@@ -283,7 +282,7 @@ Outcome memory_of_steps(const ModelMemory& s) {
   std::vector<std::vector<Table>> within;
   bool fits = false;
   for (const Case& c : cases) {
-    const std::uint64_t peak = c.step.peak_bytes + engine::stand_in_bytes(c.recipe, s.device);
+    const std::uint64_t peak = c.step.peak_bytes;
     fits = fits || room.holds(peak);
     described.push_back({.model = s.model.name,
                          .batch = c.recipe.batch,

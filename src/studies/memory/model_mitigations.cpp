@@ -186,7 +186,7 @@ Combination<Recipe> combination_of(const Recipe& now, const ModelMemory& s, cons
   const auto peak_of = [&](const Recipe& r) -> std::optional<std::uint64_t> {
     try {
       engine::check(r);
-      return engine::forecast_peak(r, s.device, s.workers) + engine::stand_in_bytes(r, s.device);
+      return engine::forecast_peak(r, s.device, s.workers);
     } catch (const Error&) { return {}; }
   };
   return least_that_fits(now, levers, peak_of, [&](std::uint64_t peak) { return room.holds(peak); });
@@ -200,7 +200,7 @@ std::optional<int> gpus_that_hold(const Recipe& one, const Device& device, std::
         r.ranks = {n, engine::Sharding::everything, false};
         if (r.holding.gradients == engine::Gradients::none) r.holding.gradients = engine::Gradients::half;
         try {
-          return room_of(device, memory, n).holds(engine::forecast_peak(r, device, 1) + engine::stand_in_bytes(r, device));
+          return room_of(device, memory, n).holds(engine::forecast_peak(r, device, 1));
         } catch (const Error&) { return false; }
       },
       one.ranks.count);

@@ -30,7 +30,6 @@ Setting setting_of(const Plan& p, const Recipe& recipe) {
   Setting s;
   const engine::ForecastTotals f = engine::forecast_totals(recipe, p.device, p.workers);
   s.peak_bytes = f.peak_bytes, s.standing_bytes = f.standing_bytes, s.saved_bytes = f.bytes_at_peak(Phase::saved);
-  s.stand_in_bytes = engine::stand_in_bytes(recipe, p.device);
   s.parameter_bytes = f.bytes_at_peak(Phase::parameter), s.gradient_bytes = f.bytes_at_peak(Phase::gradient);
   s.optimizer_bytes = f.bytes_at_peak(Phase::optimizer);
   s.flops = f.flops;
@@ -130,8 +129,7 @@ std::string in_words(const Recipe& r) {
 
 // The levels that fit, or the least of all where none do: then the bytes say by how much.
 engine::Keeping levels_for(const Plan& p, const Recipe& r, const Room& room) {
-  const std::size_t stand_in = engine::stand_in_bytes(r, p.device), most = room.for_peak();
-  return engine::keep_that_fits(r, most - std::min(most, stand_in), p.device, p.workers).value_or(engine::Keeping{engine::Keep::input});
+  return engine::keep_that_fits(r, room.for_peak(), p.device, p.workers).value_or(engine::Keeping{engine::Keep::input});
 }
 
 // 0 to n - 1 in an order whose every beginning is spread over all of them: a search that is stopped has tried some of each lever.
@@ -236,7 +234,7 @@ Search settings_of(const Plan& p) {
       std::all_of(all.begin(), all.end(), [](const Setting& s) { return s.ms_at_least > 0; });  // times and FLOPs cannot be compared
   std::stable_sort(all.begin(), all.end(), [timed](const Setting& a, const Setting& b) {
     const double ta = timed ? a.ms_at_least : a.flops, tb = timed ? b.ms_at_least : b.flops;
-    return ta != tb ? ta < tb : a.peak() < b.peak();
+    return ta != tb ? ta < tb : a.peak_bytes < b.peak_bytes;
   });
   return search;
 }
@@ -274,9 +272,9 @@ Outcome plan_of_inference(const Plan& p) {
 }
 
 std::string misfit_in_words(const Setting& s, const Room& room, std::uint64_t host) {
-  if (room.holds(s.peak()))
+  if (room.holds(s.peak_bytes))
     return fmt::format("{} of host memory, where {} may be taken", bytes_in_words(double(s.host_bytes)), bytes_in_words(double(host)));
-  const std::uint64_t needed = room.needed_bytes(s.peak());
+  const std::uint64_t needed = room.needed_bytes(s.peak_bytes);
   return fmt::format("{}, {} too many", bytes_in_words(double(needed)), bytes_in_words(double(needed - room.memory_bytes)));
 }
 
@@ -290,7 +288,7 @@ struct Forecasts {
   const std::vector<Setting>& all() const { return search.all; }
   const Setting& fastest() const { return all().front(); }
   const Setting& nearest() const {
-    return *std::min_element(all().begin(), all().end(), [](const Setting& a, const Setting& b) { return a.peak() < b.peak(); });
+    return *std::min_element(all().begin(), all().end(), [](const Setting& a, const Setting& b) { return a.peak_bytes < b.peak_bytes; });
   }
   double slower(const Setting& s) const {  // sums in another order differ in their last bits
     const double share = s.ms_at_least / fastest().ms_at_least - 1;
@@ -303,7 +301,7 @@ Forecasts forecasts_of(const Plan& p) {
   check(!f.all().empty(), Code::interrupted, "{} before a setting was forecast; what fits is not known", stopped_by());
   f.all_timed = std::all_of(f.all().begin(), f.all().end(), [](const Setting& s) { return s.ms_at_least > 0; });
   for (const Setting& s : f.all())
-    if (f.room.holds(s.peak()) && s.host_bytes <= f.host) f.fitting.push_back(&s);
+    if (f.room.holds(s.peak_bytes) && s.host_bytes <= f.host) f.fitting.push_back(&s);
   return f;
 }
 
@@ -311,7 +309,7 @@ Forecasts forecasts_of(const Plan& p) {
 // copies to the host, then the one that is expected to be faster, then the smallest.
 const Setting& named_of(const Forecasts& f) {
   const auto rank = [](const Setting& s) {
-    return std::tuple(s.host_bytes > 0, s.expected ? std::lround(1e3 * std::log(s.expected->ms)) : 0, s.peak());
+    return std::tuple(s.host_bytes > 0, s.expected ? std::lround(1e3 * std::log(s.expected->ms)) : 0, s.peak_bytes);
   };
   const Setting* named = f.fitting.front();
   for (const Setting* s : f.fitting)
@@ -325,9 +323,9 @@ std::string answer_of(const Plan& p, const Forecasts& f) {
   const Setting& s = f.fitting.empty() ? f.nearest() : named_of(f);
   if (f.fitting.empty() && !f.search.whole())
     return fmt::format("What fits is not known: stopped after {}, of which none fits on {}. The least needs {}, in {}.", f.search.how_far(),
-                       p.device.name, words(f.room.needed_bytes(s.peak())), in_words(s.recipe));
+                       p.device.name, words(f.room.needed_bytes(s.peak_bytes)), in_words(s.recipe));
   const std::string stopped = f.search.whole() ? "" : fmt::format(" Stopped after {}: a faster one may fit.", f.search.how_far());
-  std::string answer = fmt::format("{}, in {}", fits_in_words(f.room, p.device, s.peak()), in_words(s.recipe));
+  std::string answer = fmt::format("{}, in {}", fits_in_words(f.room, p.device, s.peak_bytes), in_words(s.recipe));
   if (!f.fitting.empty()) {
     const double tokens = 1e3 * double(p.batch) * double(p.len);
     if (const auto& e = s.expected)
@@ -369,7 +367,7 @@ Record head_of(const Plan& p, const Forecasts& f) {
   if (const std::string why = host_left_out(p); !why.empty()) note(fmt::format("{}; left out.", why));
   for (const Precision precision : p.levers.precision)
     if (f.search.whole()) note(left_out(p, precision, f.all()));
-  if (f.fitting.empty() && f.room.holds(f.nearest().peak()))
+  if (f.fitting.empty() && f.room.holds(f.nearest().peak_bytes))
     note(fmt::format("Nothing fits. The nearest needs {}.", misfit_in_words(f.nearest(), f.room, f.host)));
   return r;
 }
@@ -382,9 +380,9 @@ PlanRow row_of(const Plan& p, const Forecasts& f, const Setting& s) {
               .micro_batches = recipe.micro_batches,
               .sharding = recipe.ranks.sharding,
               .split_tokens = recipe.ranks.split_tokens,
-              .needed_bytes = f.room.needed_bytes(s.peak()),
+              .needed_bytes = f.room.needed_bytes(s.peak_bytes),
               .peak_bytes = s.peak_bytes,
-              .saves_bytes = std::int64_t(f.fastest().peak()) - std::int64_t(s.peak()),
+              .saves_bytes = std::int64_t(f.fastest().peak_bytes) - std::int64_t(s.peak_bytes),
               .standing_bytes = s.standing_bytes,
               .saved_bytes = s.saved_bytes,
               .parameter_bytes = s.parameter_bytes,
@@ -410,8 +408,8 @@ std::vector<PlanRow> rows_of(const Plan& p, const Forecasts& f, const std::vecto
   std::size_t least = std::numeric_limits<std::size_t>::max();  // of those as fast, or faster
   for (const Setting* s : shown) {
     rows.push_back(row_of(p, f, *s));
-    rows.back().frontier = s->peak() < least;
-    least = std::min(least, s->peak());
+    rows.back().frontier = s->peak_bytes < least;
+    least = std::min(least, s->peak_bytes);
   }
   return rows;
 }

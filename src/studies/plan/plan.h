@@ -85,7 +85,6 @@ void describe(Of<Plan> auto& p, auto&& f) {
 struct Setting {
   engine::Recipe recipe;  // the recipe of one micro-batch
   std::size_t peak_bytes = 0, saved_bytes = 0, standing_bytes = 0;
-  std::size_t stand_in_bytes = 0;                 // engine::stand_in_bytes
   double flops = 0, traffic = 0, link_bytes = 0;  // totals of the whole step, on one GPU
   double ms_at_least = 0, link_ms_at_least = 0;   // ms_at_least 0: the device's ceilings are not known
   std::optional<engine::Expected> expected;       // the time of one step
@@ -93,8 +92,6 @@ struct Setting {
   std::size_t host_bytes = 0;  // pinned, of the host
   double exposed_ms = 0;       // the part of link_ms_at_least that the step waits for; included in ms_at_least
   std::size_t parameter_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0;  // bytes at the peak
-
-  std::size_t peak() const { return peak_bytes + stand_in_bytes; }
 };
 
 Setting setting_of(const Plan&, const engine::Recipe&);  // one dry run

@@ -107,7 +107,7 @@ std::vector<Way> tensor_ways(const Plan& p, const Recipe& like) {
     w.setting.link_bytes = layer * double(r.model.depth()) * r.micro_batches;
     w.exposed_ms = link_ms(p, w.setting.link_bytes);
     w.ms = w.setting.ms_at_least > 0 && w.exposed_ms > 0 ? w.setting.ms_at_least + w.exposed_ms : 0;
-    w.peak = w.setting.peak();
+    w.peak = w.setting.peak_bytes;
     all.push_back(std::move(w));
   });
   return sorted(std::move(all));
@@ -130,7 +130,7 @@ std::vector<Way> pipeline_ways(const Plan& p, const Recipe& like) {
     w.bubble = double(stages - 1) / double(micros + stages - 1);
     w.exposed_ms = link_ms(p, 2 * stream * (stages - 1));  // until the last stage has its first, and the first stage its last
     w.ms = w.setting.ms_at_least > 0 && w.exposed_ms > 0 ? w.setting.ms_at_least / (1 - w.bubble) + w.exposed_ms : 0;
-    w.peak = w.setting.peak() + std::uint64_t(std::min(stages, micros) - 1) * w.setting.saved_bytes;
+    w.peak = w.setting.peak_bytes + std::uint64_t(std::min(stages, micros) - 1) * w.setting.saved_bytes;
     all.push_back(std::move(w));
   });
   return sorted(std::move(all));
@@ -155,9 +155,9 @@ std::vector<Part> ways_of(const Plan& p, const std::vector<Setting>& all, const 
   const auto add_settings = [&](const std::string& name, auto&& is) {
     std::vector<Setting> some;
     std::copy_if(all.begin(), all.end(), std::back_inserter(some), is);
-    const Setting* s = best_of(some, room, [](const Setting& one) { return one.peak(); });
-    if (s) rows.push_back(row_of(p, {name, *s, s->exposed_ms, 0, s->ms_at_least, s->peak()}, p.model.trained(), room));
-    return s && s->recipe.holding.updating == engine::Updating::during ? s->peak() : 0;  // where no gradient waits for the update
+    const Setting* s = best_of(some, room, [](const Setting& one) { return one.peak_bytes; });
+    if (s) rows.push_back(row_of(p, {name, *s, s->exposed_ms, 0, s->ms_at_least, s->peak_bytes}, p.model.trained(), room));
+    return s && s->recipe.holding.updating == engine::Updating::during ? s->peak_bytes : 0;  // where no gradient waits for the update
   };
   constexpr std::pair<Sharding, const char*> shardings[] = {{Sharding::none, "replicas"},
                                                             {Sharding::optimizer, "ZeRO-1 (--shard optimizer)"},
