@@ -9,6 +9,7 @@
 #include "engine/model/params.h"
 #include "engine/model/plain_model.h"
 #include "engine/model/published.h"
+#include "engine/model/tensor_parallel.h"
 #include "engine/pass/inference.h"
 
 namespace headroom::engine {
@@ -80,6 +81,26 @@ TEST(Serving, FilesSayHowTheyAreQuantised) {
   EXPECT_EQ(int(format(R"({"quant_method":"bitsandbytes","load_in_4bit":true})")->as), int(WeightsAs::nf4));
   EXPECT_FALSE(format(R"({"quant_method":"gptq","bits":3,"group_size":128})")) << "not known, so not guessed";
   EXPECT_FALSE(format(R"({"quant_method":7})"));
+}
+
+// By the table of weights: gpt-oss holds its experts alone in fewer bits, others every matrix of a block but the router.
+TEST(Serving, ProductsAreOfTheWeightsThatTheyMultiply) {
+  const auto moe = param_table(published("Qwen3-30B-A3B")), latent = param_table(published("DeepSeek-V3"));
+  const WeightFormat experts{WeightsAs::mxfp4, true}, all{WeightsAs::fp8}, none{WeightsAs::precision};
+  struct {
+    const char* product;
+    bool of_experts, of_all;
+  } const products[] = {{"experts.gate_up", true, true}, {"experts.down", true, true},        {"router", false, false},
+                        {"attention.qkv", false, true},  {"attention.k_absorb", false, true}, {"shared.down", false, true}};
+  for (const auto& [product, of_experts, of_all] : products) {
+    const auto& weights =
+        std::string_view(product).starts_with("attention.k") || std::string_view(product).starts_with("shared") ? latent : moe;
+    const Name op{product, 5};
+    EXPECT_EQ(experts.quantises_product(weights, op), of_experts) << product;
+    EXPECT_EQ(all.quantises_product(weights, op), of_all) << product;
+    EXPECT_FALSE(none.quantises_product(weights, op)) << product;
+  }
+  EXPECT_FALSE(all.quantises_product(moe, {"head", -1}));
 }
 
 // Sizes alone describe this model, and its file says more: the bytes of its weights.
@@ -157,13 +178,19 @@ TEST(Serving, APromptInChunksNeedsLess) {
 }
 
 TEST(Serving, GpusShareHeadsColumnsAndWords) {
-  const Decoder whole = published("Llama-3.1-70B"), one = rank_of(whole, 8);
+  const Decoder whole = published("Llama-3.1-70B"), one = share_of(whole, 8, KeyHeads::repeated);
   const Held all = held(whole, {.batch = 4, .len = 2048}), share = held(one, {.batch = 4, .len = 2048, .gpus = 8});
   EXPECT_NEAR(double(share.weights) * 8 / double(all.weights), 1, 1e-3) << "but for norms";
   EXPECT_EQ(share.cache * 8, all.cache) << "a key head each";
-  EXPECT_EQ(held(rank_of(whole, 16), {.batch = 4, .len = 2048, .gpus = 16}).cache, share.cache) << "which stays whole";
+  EXPECT_EQ(held(share_of(whole, 16, KeyHeads::repeated), {.batch = 4, .len = 2048, .gpus = 16}).cache, share.cache) << "which stays whole";
   EXPECT_EQ(share.link_bytes, 80.0 * 2 * (4 * 8192 * 2) * 2 * 7 / 8) << "two sums a layer";
-  EXPECT_THROW(rank_of(whole, 7), Error);
+  EXPECT_THROW(share_of(whole, 7, KeyHeads::repeated), Error);
+  EXPECT_EQ(share_of(whole, 8, KeyHeads::divided), one) << "training and serving divide alike";
+  EXPECT_NE(why_no_shares(whole, 16, KeyHeads::divided).find("key heads of this model, 8, do not divide by 16: gradients"),
+            std::string::npos);
+  const Decoder mixture = published("Qwen3-30B-A3B"), part = share_of(mixture, 4, KeyHeads::repeated);
+  EXPECT_EQ(part.first().ffn.width * 4, mixture.first().ffn.width) << "columns of every expert";
+  EXPECT_EQ(part.first().ffn.experts, mixture.first().ffn.experts);
 }
 
 }  // namespace

@@ -8,9 +8,18 @@
 
 namespace headroom::engine {
 
-bool WeightFormat::quantises(std::string_view name) const {
-  if (as == WeightsAs::precision || as == WeightsAs::checkpoint || name.starts_with("router")) return false;
-  return !experts_only || name.starts_with("experts.");
+bool WeightFormat::quantises(const ParamSpec& s) const {
+  if (as == WeightsAs::precision || as == WeightsAs::checkpoint) return false;
+  return s.layer >= 0 && s.multiplied && s.role != Role::router && (!experts_only || s.experts > 0);
+}
+
+bool WeightFormat::quantises_product(const std::vector<ParamSpec>& weights, const Name& op) const {
+  if (op.layer < 0) return false;
+  for (const ParamSpec& s : weights)
+    if (s.layer == op.layer && s.multiplied && s.is_of(op.text)) return quantises(s);
+  ParamSpec part{};  // of a matrix that is neither the router's nor the experts'
+  part.role = Role::other, part.layer = op.layer, part.multiplied = true;
+  return quantises(part);
 }
 
 double WeightFormat::bytes_of(std::int64_t numbers, std::int64_t in, DType type) const {
@@ -46,44 +55,6 @@ std::optional<WeightFormat> weight_format(const Decoder& d, WeightsAs asked) {
   if (method == "bitsandbytes" && yes("load_in_4bit")) return WeightFormat{WeightsAs::nf4};
   if (method == "bitsandbytes" && yes("load_in_8bit")) return WeightFormat{WeightsAs::int8};
   return {};
-}
-
-namespace {
-
-std::string why_no_shares(const Decoder& whole, int gpus) {  // empty: everything divides
-  for (const auto& [a, f] : whole.layers) {
-    const std::pair<const char*, std::int64_t> divided[] = {
-        {"query heads", a.heads}, {"feed-forward columns", f.width}, {"the shared expert's columns", f.shared_width}};
-    for (const auto& [what, n] : divided)
-      if (n % gpus != 0)
-        return fmt::format("--gpus {}: {} of this model, {}, do not divide by {} for tensor parallelism", gpus, what, n, gpus);
-    if (!a.latent() && a.kv_heads % gpus != 0 && gpus % a.kv_heads != 0)
-      return fmt::format("--gpus {}: {} key heads are neither a multiple nor a divisor of it", gpus, a.kv_heads);
-  }
-  return "";
-}
-
-}  // namespace
-
-bool shares(const Decoder& whole, int gpus) { return why_no_shares(whole, gpus).empty(); }
-
-Decoder rank_of(const Decoder& whole, int gpus) {
-  Decoder d = whole;
-  if (gpus == 1) return d;
-  if (const std::string why_not = why_no_shares(whole, gpus); !why_not.empty()) {
-    std::vector<std::string> those;
-    for (int n = 2; n <= 256 && those.size() < 8; ++n)
-      if (shares(whole, n)) those.push_back(std::to_string(n));
-    throw Error(Code::bad_argument,
-                fmt::format("{}; {}", why_not, those.empty() ? "it has no other number either" : "--gpus " + joined(those, ", ") + " do"));
-  }
-  for (auto& [a, f] : d.layers) {
-    a.heads /= gpus;
-    a.kv_heads = a.latent() ? a.heads : std::max<std::int64_t>(1, a.kv_heads / gpus);
-    f.width /= gpus, f.shared_width /= gpus;
-  }
-  d.vocab = (d.vocab + gpus - 1) / gpus;
-  return d;
 }
 
 }  // namespace headroom::engine

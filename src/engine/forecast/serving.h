@@ -1,10 +1,11 @@
-// Serving — how a model that answers is held: the numbers of its weights, and a rank's share of it under tensor parallelism.
+// Serving — how a model that answers is held: the numbers of its weights.
 #pragma once
 #include <cstdint>
-#include <string_view>
+#include <vector>
 
 #include "base/described.h"
 #include "engine/model/decoder.h"
+#include "engine/model/params.h"
 
 namespace headroom::engine {
 
@@ -24,16 +25,12 @@ struct WeightFormat {
   WeightsAs as = WeightsAs::precision;
   bool experts_only = false;
 
-  bool quantises(std::string_view name) const;                               // whether a product's weight of that name is quantised
+  bool quantises(const ParamSpec&) const;
+  bool quantises_product(const std::vector<ParamSpec>& weights, const Name& op) const;  // whether that product's weight is
   double bytes_of(std::int64_t numbers, std::int64_t in, DType type) const;  // bytes of a matrix with rows of `in`, if it quantises
 };
 // Empty where the file names a way that is not known here.
 std::optional<WeightFormat> weight_format(const Decoder&, WeightsAs asked);
-
-// A rank's share: heads, feed-forward width and vocabulary divided; a key head stays whole on every rank that needs it. An Error where
-// something does not divide.
-Decoder rank_of(const Decoder&, int gpus);
-bool shares(const Decoder&, int gpus);  // whether everything divides
 
 }  // namespace headroom::engine
 

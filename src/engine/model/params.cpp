@@ -14,6 +14,12 @@ int last_group(const Decoder& d) { return group_of_layer(int(d.layers.size())); 
 
 std::string ParamSpec::full_name() const { return layer < 0 ? std::string(name) : fmt::format("blocks.{}.{}", layer, name); }
 
+bool ParamSpec::is_of(std::string_view product) const {
+  constexpr std::string_view ending = ".weight";
+  const std::string_view all = name;
+  return all.ends_with(ending) && all.substr(0, all.size() - ending.size()) == product;
+}
+
 namespace {
 
 struct Table {

@@ -2,6 +2,7 @@
 // forecasts and stores walk it. Matrices are [out, in]. One matrix has q, k, v; another has gate and up, in that order.
 #pragma once
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/divide.h"
@@ -63,7 +64,8 @@ struct ParamSpec {
   int segment = 0;   // its number in segments_of, and where it begins there, in elements
   std::int64_t at = 0;
 
-  std::string full_name() const;  // "blocks.3.attention.qkv.weight", as in files
+  std::string full_name() const;               // "blocks.3.attention.qkv.weight", as in files
+  bool is_of(std::string_view product) const;  // "attention.qkv": the name of the op that multiplies with it
 };
 
 // In the order of the forward pass. The weights of a layer's experts are one tensor, [experts, out, in].

@@ -20,7 +20,7 @@ struct Generation {
   std::optional<DType> cache{};  // its numbers; empty: the precision's
   std::int64_t page = 1;         // positions: a sequence's cache takes whole pages
   std::int64_t chunk = 0;        // tokens that prefill reads at once; 0: the prompt
-  int gpus = 1;                  // the decoder is one rank's share of so many (rank_of); their sums after each half are noted
+  int gpus = 1;                  // the decoder is one rank's share of so many (share_of); their sums after each half are noted
 };
 std::int64_t cached_positions(const SelfAttention&, const Generation&);  // positions of one sequence
 void run_inference(const Decoder&, const Generation&, Inference, Context&);

@@ -92,7 +92,7 @@ void ParamStore::make_answering() {
   auto in = ctx_.arena.in_phase(Phase::parameter);
   for (Param& p : params_) {
     const ParamSpec& s = p.spec;
-    const bool fewer_bits = s.layer >= 0 && s.multiplied && settings_.answering->quantises(s.name);
+    const bool fewer_bits = settings_.answering->quantises(s);
     if (fewer_bits) p.held_bytes = settings_.answering->bytes_of(p.count, s.shape[s.shape.rank - 1], settings_.compute);
     const Tensor held = fewer_bits ? ctx_.arena.make({s.name, s.layer}, DType::u8, {std::int64_t(std::ceil(p.held_bytes))})
                                    : ctx_.arena.make({s.name, s.layer}, settings_.compute, s.shape);

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "engine/forecast/forecast.h"
 #include "engine/model/models.h"
+#include "engine/model/tensor_parallel.h"
 #include "gpu/architecture.h"
 #include "memory/account.h"
 #include "report/described_table.h"
@@ -19,6 +20,8 @@ namespace headroom::studies {
 namespace {
 
 using engine::Inference;
+
+engine::Decoder share_of(const ModelMemory& m) { return engine::share_of(m.model, m.ranks.count, engine::KeyHeads::repeated); }
 
 engine::WeightFormat format_of(const ModelMemory& m, const engine::Decoder& d) {
   const auto known = engine::weight_format(d, m.serving.weights);
@@ -47,9 +50,10 @@ double ms_at_ceilings(const Walk& walk, const ModelMemory& m, Precision precisio
   if (c.copy_bytes_per_s <= 0 || c.of(precision) <= 0) return 0;
   if (!c.source.starts_with("datasheet")) c.copy_bytes_per_s *= most_reading_over_copying;
   if (format.as == WeightsAs::int8) c.fp8_flops = std::max(c.fp8_flops, 2 * c.bf16_flops);  // tensor cores since Turing
+  const auto weights = eight ? engine::param_table(m.model) : std::vector<engine::ParamSpec>{};
   double ms = 0;
   for (OpCall op : walk.steps) {
-    const bool product = op.work == Work::matmul && op.op.layer >= 0 && eight && format.quantises(op.op.text),
+    const bool product = op.work == Work::matmul && eight && format.quantises_product(weights, op.op),
                attention = op.work == Work::attention && m.serving.cache == CacheAs::fp8;
     if ((product || attention) && c.fp8_flops > c.of(op.precision)) op.precision = {DType::e4m3};
     ms += engine::roofline_ms(op, precision, c);
@@ -65,7 +69,7 @@ Device counted_on(const Device& d) {
 }
 
 InferenceRow row_of(const ModelMemory& m, const Room& room, std::int64_t batch, std::int64_t len, Precision precision) {
-  const engine::Decoder d = engine::rank_of(m.model, m.ranks.count);
+  const engine::Decoder d = share_of(m);
   const InferenceBytes b = inference_bytes(m, batch, len, precision);
   const std::uint64_t peak = b.peak();
   InferenceRow r{.model = m.model.name, .batch = batch, .len = len, .precision = precision};
@@ -175,7 +179,7 @@ GpusThatServe gpus_that_serve(const ModelMemory& m, std::int64_t batch, std::int
   const auto total = [&](const Group& g) { return g.gpus * copies(g); };
   groups.reserve(1024);
   for (int gpus = 1; gpus <= (best ? std::min<std::int64_t>(1024, total(*best)) : 1024); ++gpus) {
-    if (!engine::shares(m.model, gpus)) continue;
+    if (!engine::why_no_shares(m.model, gpus, engine::KeyHeads::repeated).empty()) continue;
     const auto one = peak_of(gpus, 1);
     if (!one) continue;
     groups.push_back({gpus, room_of(m.device, m.memory_bytes, gpus, RunBy::pytorch), *one});
@@ -263,7 +267,7 @@ InferenceBytes inference_bytes(const ModelMemory& m, std::int64_t batch, std::in
         "--phase inference is counted in fp32, tf32, bf16 and fp16; {} is of training steps, and --weights fp8 of inference",
         name_of(precision));
   stop_if_interrupted();
-  const engine::Decoder d = engine::rank_of(m.model, m.ranks.count);
+  const engine::Decoder d = share_of(m);
   const Device like = counted_on(m.device);
   engine::check_tokens(d, len);
   InferenceBytes b;

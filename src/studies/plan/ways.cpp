@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "engine/model/decoder.h"
+#include "engine/model/tensor_parallel.h"
 #include "report/described_table.h"
 
 namespace headroom::studies {
@@ -89,20 +90,14 @@ std::vector<Way> sorted(std::vector<Way> all) {
 // all-reduces, and nothing goes on before they are done.
 std::string tensor_why_not(const Plan& p) {
   if (!p.model.trained()) return "a model that is only counted";
-  for (const auto& [a, f] : p.model.layers) {
-    if (a.heads % p.gpus != 0 || a.kv_heads % p.gpus != 0)
-      return fmt::format("{} heads and {} key heads do not divide by {}", a.heads, a.kv_heads, p.gpus);
-    if (f.width % p.gpus != 0) return fmt::format("a feed-forward width of {} does not divide by {}", f.width, p.gpus);
-  }
-  return "";
+  return engine::why_no_shares(p.model, p.gpus, engine::KeyHeads::divided);
 }
 std::vector<Way> tensor_ways(const Plan& p, const Recipe& like) {
   std::vector<Way> all;
   each_choice(p, like, [&](Recipe r) {
     const double stream = double(r.batch) * double(r.len) * double(r.model.width) * double(size_of(r.precision.dtype));
     const double layer = 4 * 2 * stream * (p.gpus - 1) / p.gpus;
-    r.model.vocab = (r.model.vocab + p.gpus - 1) / p.gpus;
-    for (auto& [a, f] : r.model.layers) a.heads /= p.gpus, a.kv_heads /= p.gpus, f.width /= p.gpus;
+    r.model = engine::share_of(r.model, p.gpus, engine::KeyHeads::divided);
     Way w{"tensor parallel", setting_of(p, r)};
     w.setting.link_bytes = layer * double(r.model.depth()) * r.micro_batches;
     w.exposed_ms = link_ms(p, w.setting.link_bytes);

@@ -1,0 +1,17 @@
+// Tensor parallelism — what one of several GPUs holds of a decoder: heads, feed-forward columns and vocabulary are divided.
+#pragma once
+#include <string>
+
+#include "engine/model/decoder.h"
+
+namespace headroom::engine {
+
+// Who divides a decoder. A server may hold a key head on every GPU whose query heads read it; training would have to add up such a head's gradients.
+enum class KeyHeads : std::uint8_t { divided, repeated };
+
+std::string why_no_shares(const Decoder&, int gpus, KeyHeads);  // empty: everything divides
+
+// A GPU's share: the columns of every expert are divided, the vocabulary is rounded up. An Error (bad_argument) where something does not divide.
+Decoder share_of(const Decoder&, int gpus, KeyHeads);
+
+}  // namespace headroom::engine
