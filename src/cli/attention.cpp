@@ -6,7 +6,7 @@
 
 namespace headroom::cli {
 
-Run attention(CLI::App& app, Common& common) {
+RunCommand attention(CLI::App& app, Common& common) {
   struct Asked {
     studies::AttentionSweep sweep;
     bool resume = false;

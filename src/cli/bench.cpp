@@ -7,7 +7,7 @@
 
 namespace headroom::cli {
 
-Run bench(CLI::App& app, Common& common) {
+RunCommand bench(CLI::App& app, Common& common) {
   struct Asked {
     studies::BenchAsked study;
     bool resume = false, list = false;

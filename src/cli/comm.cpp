@@ -47,7 +47,7 @@ int run_comm(const CommAsked& a, const CLI::App& app, Common& common) {
 
 }  // namespace
 
-Run comm(CLI::App& app, Common& common) {
+RunCommand comm(CLI::App& app, Common& common) {
   auto a = std::make_shared<CommAsked>();
   add_ranks(app, a->ranks);
   add_value(app, a->counts, {.name = "counts", .about = "Several numbers of ranks, one after the other", .allowed = {2, 4096}});

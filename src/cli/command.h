@@ -36,31 +36,31 @@ struct Common {  // options that commands share
 
 // A command declares its options on `app` and answers with what to do once they are parsed. `common` outlives the call.
 // A command with topics (`memory model`) is a table of such rows: with_topics (options.h).
-using Run = std::function<int()>;
+using RunCommand = std::function<int()>;
 struct Command {
   const char* name;
   const char* about;
-  Run (*declare)(CLI::App& app, Common& common);
+  RunCommand (*declare)(CLI::App& app, Common& common);
 };
 
-Run attention(CLI::App&, Common&);
-Run bench(CLI::App&, Common&);
-Run comm(CLI::App&, Common&);
-Run device(CLI::App&, Common&);
-Run forecast(CLI::App&, Common&);
-Run kernels(CLI::App&, Common&);
-Run memory(CLI::App&, Common&);
-Run memory_attention_topic(CLI::App&, Common&);  // app is the topic
-Run precision(CLI::App&, Common&);
-Run memory_model_topic(CLI::App&, Common&);
-Run plan(CLI::App&, Common&);
-Run profile(CLI::App&, Common&);
-Run step(CLI::App&, Common&);
-Run train(CLI::App&, Common&);
-Run results(CLI::App&, Common&);
-Run compare(CLI::App&, Common&);
-Run report(CLI::App&, Common&);
-Run completion(CLI::App&, Common&);
+RunCommand attention(CLI::App&, Common&);
+RunCommand bench(CLI::App&, Common&);
+RunCommand comm(CLI::App&, Common&);
+RunCommand device(CLI::App&, Common&);
+RunCommand forecast(CLI::App&, Common&);
+RunCommand kernels(CLI::App&, Common&);
+RunCommand memory(CLI::App&, Common&);
+RunCommand memory_attention_topic(CLI::App&, Common&);  // app is the topic
+RunCommand precision(CLI::App&, Common&);
+RunCommand memory_model_topic(CLI::App&, Common&);
+RunCommand plan(CLI::App&, Common&);
+RunCommand profile(CLI::App&, Common&);
+RunCommand step(CLI::App&, Common&);
+RunCommand train(CLI::App&, Common&);
+RunCommand results(CLI::App&, Common&);
+RunCommand compare(CLI::App&, Common&);
+RunCommand report(CLI::App&, Common&);
+RunCommand completion(CLI::App&, Common&);
 
 // Prints the record in the format asked for, to --out or standard output, and answers with `code`.
 int deliver(const Record&, const Common&, int code = yes);

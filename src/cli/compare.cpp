@@ -55,7 +55,7 @@ std::optional<studies::KernelsJoined> kernels_of_files(const std::string& a, con
 
 }  // namespace
 
-Run compare(CLI::App& app, Common& common) {
+RunCommand compare(CLI::App& app, Common& common) {
   struct Asked {
     std::string a, b;
     double tolerance = 0.02;

@@ -33,7 +33,7 @@ void save(const Device& d, const std::string& file, const Common& common) {
 
 }  // namespace
 
-Run device(CLI::App& app, Common& common) {
+RunCommand device(CLI::App& app, Common& common) {
   auto asked = std::make_shared<Asked>();
   add_flag(app, "--no-measure", asked->skip, "Describe the machine; measure nothing");
   add_flag(app, "--known", asked->known, "List the machines that are known by name");

@@ -21,7 +21,7 @@ Device forecast_device(const Common& common) {
 
 }  // namespace
 
-Run forecast(CLI::App& app, Common& common) {
+RunCommand forecast(CLI::App& app, Common& common) {
   auto a = std::make_shared<studies::Forecast>();
   add_described(app, *a);
   app.add_option("command", a->program, "After --: a program that uses PyTorch on CUDA, and its arguments")->type_name("-- COMMAND");

@@ -58,7 +58,7 @@ void describe(Of<KernelRow> auto& r, auto&& f) {
 
 }  // namespace
 
-Run kernels(CLI::App& app, Common& common) {
+RunCommand kernels(CLI::App& app, Common& common) {
   auto asked = std::make_shared<KernelsAsked>();
   add_described(app, *asked);
   app.footer(

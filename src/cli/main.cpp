@@ -74,7 +74,7 @@ std::vector<CommandWords> all_words() {
 }
 
 template <class Text>
-Run written(const Common& common, Text text) {
+RunCommand written(const Common& common, Text text) {
   return [&common, text] {
     check(common.out.empty(), Code::bad_argument, "--out: this is no table; write it with > FILE");
     print(as_called(text(), Name::anywhere));
@@ -183,7 +183,7 @@ int run(const Command& command, std::span<char*> arguments) {
   app.get_formatter()->label("REQUIRED", "");
   Common common;
   try {
-    const Run body = command.declare(app, common);
+    const RunCommand body = command.declare(app, common);
     add_common(app, common);
     check_no_empty_word(arguments);
     std::vector<std::string> words = words_in_our_terms(app, arguments);
@@ -244,7 +244,7 @@ int find_and_run(std::span<char*> arguments) {
 
 }  // namespace
 
-Run completion(CLI::App& app, Common& common) {
+RunCommand completion(CLI::App& app, Common& common) {
   common.machine = Machine::none;
   app.footer("make install puts all four where shells and man look for them.");
   return with_topics(app, common, shells);

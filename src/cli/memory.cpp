@@ -11,7 +11,7 @@ constexpr Command topics[] = {
 };
 }  // namespace
 
-Run memory(CLI::App& app, Common& common) {
+RunCommand memory(CLI::App& app, Common& common) {
   common.machine = Machine::described;
   return with_topics(app, common, topics);
 }

@@ -15,7 +15,7 @@ Device device_of(const studies::AttentionMemory& s, const Common& common) {
 
 }  // namespace
 
-Run memory_attention_topic(CLI::App& app, Common& common) {
+RunCommand memory_attention_topic(CLI::App& app, Common& common) {
   auto s = std::make_shared<studies::AttentionMemory>();
   add_described(app, *s);
   app.footer(

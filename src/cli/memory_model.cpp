@@ -8,7 +8,7 @@
 
 namespace headroom::cli {
 
-Run memory_model_topic(CLI::App& app, Common& common) {
+RunCommand memory_model_topic(CLI::App& app, Common& common) {
   struct Asked {
     studies::ModelMemory study;
     ModelOptions model;

@@ -106,9 +106,9 @@ CLI::App* add_topic(CLI::App& command, const std::string& name, const std::strin
   return command.add_subcommand(name, about)->fallthrough();
 }
 
-Run with_topics(CLI::App& command, Common& common, std::span<const Command> topics) {
+RunCommand with_topics(CLI::App& command, Common& common, std::span<const Command> topics) {
   command.require_subcommand(1);
-  std::vector<std::pair<CLI::App*, Run>> declared;
+  std::vector<std::pair<CLI::App*, RunCommand>> declared;
   for (const Command& t : topics) {
     CLI::App* topic = add_topic(command, t.name, t.about);
     declared.emplace_back(topic, t.declare(*topic, common));

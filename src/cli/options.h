@@ -16,7 +16,7 @@ CLI::Option* add_flag(CLI::App&, const std::string& name, bool& value, const std
 // A command's topic, as in `headroom memory model`: options of the command may follow it.
 CLI::App* add_topic(CLI::App& command, const std::string& name, const std::string& about);
 // A command that consists of topics: each declares its options, one has to be named, and that one is run.
-Run with_topics(CLI::App& command, Common&, std::span<const Command> topics);
+RunCommand with_topics(CLI::App& command, Common&, std::span<const Command> topics);
 
 void add_common(CLI::App&, Common&);
 // The number of a run that is kept, of a word that is not a file's name; else one line that says what the word is.

@@ -42,7 +42,7 @@ std::int64_t batch_of_all(const std::string& each, const std::string& accumulate
 
 }  // namespace
 
-Run plan(CLI::App& app, Common& common) {
+RunCommand plan(CLI::App& app, Common& common) {
   struct Asked {
     studies::Plan study;
     ModelOptions model;

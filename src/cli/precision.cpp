@@ -26,7 +26,7 @@ std::optional<Place> card_of(const Common& common) {
 }
 const Place* pointer(const std::optional<Place>& p) { return p ? &*p : nullptr; }
 
-Run accumulate(CLI::App& app, Common& common) {
+RunCommand accumulate(CLI::App& app, Common& common) {
   struct Asked {
     std::vector<double> values;
     std::vector<std::int64_t> counts;
@@ -56,7 +56,7 @@ Run accumulate(CLI::App& app, Common& common) {
   };
 }
 
-Run autocast(CLI::App& app, Common& common) {
+RunCommand autocast(CLI::App& app, Common& common) {
   auto s = std::make_shared<studies::precision::AutocastSettings>();
   add_described(app, *s);
   for (const char* named : {"--model", "--policy"}) app.get_option(named)->type_name("NAME|FILE");
@@ -71,7 +71,7 @@ Run autocast(CLI::App& app, Common& common) {
   };
 }
 
-Run norm(CLI::App& app, Common& common) {
+RunCommand norm(CLI::App& app, Common& common) {
   auto s = std::make_shared<studies::precision::NormSettings>();
   add_described(app, *s);
   app.footer(
@@ -83,7 +83,7 @@ Run norm(CLI::App& app, Common& common) {
   };
 }
 
-Run formats(CLI::App& app, Common& common) {
+RunCommand formats(CLI::App& app, Common& common) {
   auto s = std::make_shared<studies::precision::FormatsSettings>();
   add_described(app, *s);
   app.footer("Examples:\n  headroom precision formats\n  headroom precision formats --format md");
@@ -94,7 +94,7 @@ Run formats(CLI::App& app, Common& common) {
   };
 }
 
-Run fp8(CLI::App& app, Common& common) {
+RunCommand fp8(CLI::App& app, Common& common) {
   auto s = std::make_shared<studies::precision::Fp8Settings>();
   add_described(app, *s);
   app.add_option("--text", s->text, "A file of text to train on before the step that is measured [random tokens]")->type_name("FILE");
@@ -116,6 +116,6 @@ constexpr Command precision_topics[] = {
 
 }  // namespace
 
-Run precision(CLI::App& app, Common& common) { return with_topics(app, common, precision_topics); }
+RunCommand precision(CLI::App& app, Common& common) { return with_topics(app, common, precision_topics); }
 
 }  // namespace headroom::cli

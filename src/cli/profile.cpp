@@ -132,7 +132,7 @@ void add_recording(CLI::App& app, ProfileAsked& a) {
 
 }  // namespace
 
-Run profile(CLI::App& app, Common& common) {
+RunCommand profile(CLI::App& app, Common& common) {
   auto a = std::make_shared<ProfileAsked>();
   a->attention.lens = {1024};
   a->step.steps = int(a->steps);

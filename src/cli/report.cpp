@@ -22,7 +22,7 @@ std::vector<studies::ReportRun> runs_named(const std::string& word, const Result
 
 }  // namespace
 
-Run report(CLI::App& app, Common& common) {
+RunCommand report(CLI::App& app, Common& common) {
   auto words = std::make_shared<std::vector<std::string>>();
   app.add_option("RUN", *words, "Numbers of runs, or files that --format json or csv wrote [the newest run of every command]");
   common.machine = Machine::none;

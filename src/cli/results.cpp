@@ -56,7 +56,7 @@ Record all_runs(const Results& results) {
 
 }  // namespace
 
-Run results(CLI::App& app, Common& common) {
+RunCommand results(CLI::App& app, Common& common) {
   auto word = std::make_shared<std::string>();
   app.add_option("RUN", *word, "A run's number: show its rows");
   common.machine = Machine::none;

@@ -7,7 +7,7 @@
 
 namespace headroom::cli {
 
-Run step(CLI::App& app, Common& common) {
+RunCommand step(CLI::App& app, Common& common) {
   struct Asked {
     studies::StepTime study;
     ModelOptions model;

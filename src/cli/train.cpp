@@ -26,7 +26,7 @@ std::vector<std::string> number_formats() {  // a text is --text
 }
 }  // namespace
 
-Run train(CLI::App& app, Common& common) {
+RunCommand train(CLI::App& app, Common& common) {
   auto a = std::make_shared<TrainAsked>();
   studies::TrainRun& s = a->study;
   s.recipe.batch = 4;

@@ -22,7 +22,7 @@ static_assert(std::atomic<std::uint32_t>::is_always_lock_free && std::atomic<std
 
 constexpr auto soon = std::chrono::microseconds(60);
 
-struct Place {  // what a rank shows of the call that it is in
+struct CallOfRank {  // what a rank shows of the call that it is in
   std::uint64_t call, bytes, root;
   char words[104];  // of a gather of few bytes: they need no window, and ranks meet once
 };
@@ -61,7 +61,7 @@ class SharedComm final : public Comm {
   }
 
   void do_gather(const Tensor& part, const Tensor& whole, void*) override {
-    if (part.bytes() > 0 && part.bytes() <= sizeof(Place::words)) {
+    if (part.bytes() > 0 && part.bytes() <= sizeof(CallOfRank::words)) {
       begin(Call::gather, part.bytes(), 0, part.as<char>());
       for (int i = 0; i < ranks(); ++i) std::memcpy(whole.as<char>() + std::size_t(i) * part.bytes(), place(i).words, part.bytes());
       return;
@@ -93,22 +93,22 @@ class SharedComm final : public Comm {
   void do_barrier(void*) override { begin(Call::barrier, 0, 0); }
 
  private:
-  std::size_t front_bytes() const { return (sizeof(Front) + 2 * sizeof(Place) * std::size_t(ranks()) + 4095) / 4096 * 4096; }
+  std::size_t front_bytes() const { return (sizeof(Front) + 2 * sizeof(CallOfRank) * std::size_t(ranks()) + 4095) / 4096 * 4096; }
   Front& front() const { return *reinterpret_cast<Front*>(segment_.at(0)); }
-  Place& place(int rank) const {  // of two that are used in turn: who is a call behind still reads the one before
-    return reinterpret_cast<Place*>(segment_.at(sizeof(Front)))[std::size_t(rank) * 2 + calls_ % 2];
+  CallOfRank& place(int rank) const {  // of two that are used in turn: who is a call behind still reads the one before
+    return reinterpret_cast<CallOfRank*>(segment_.at(sizeof(Front)))[std::size_t(rank) * 2 + calls_ % 2];
   }
   char* window(int rank) const { return segment_.at(front_bytes() + (std::size_t(rank) * 2 + half_in_use_) * half_); }
 
   void begin(Call call, std::size_t bytes, int root, const char* words = nullptr) {
     ++calls_;
-    Place& mine = place(rank());
+    CallOfRank& mine = place(rank());
     mine.call = std::uint64_t(call), mine.bytes = bytes, mine.root = std::uint64_t(root);
     if (words) std::memcpy(mine.words, words, bytes);
     meet(call);
-    const Place& first = place(0);
+    const CallOfRank& first = place(0);
     for (int i = 1; i < ranks(); ++i) {  // every rank sees the same first difference
-      const Place& other = place(i);
+      const CallOfRank& other = place(i);
       check(other.call == first.call, Code::bad_argument, "rank 0 calls {}, rank {} calls {}", names_of<Call>.of(Call(first.call)), i,
             names_of<Call>.of(Call(other.call)));
       check(other.bytes == first.bytes, Code::bad_argument, "{}: rank 0 brings {} bytes, rank {} brings {}", names_of<Call>.of(call),

@@ -158,7 +158,7 @@ class Running {
              double(w.bytes) * h.byte_s,
          0);
   }
-  void operator()(const Head&, const Block& b) {
+  void operator()(const Head&, const BlockChange& b) {
     if (b.bytes > 0) host(rates_.host.block_s, 0);
   }
 
@@ -381,17 +381,17 @@ class Running {
 double seconds_of(const Product& p, const Rates& r) {
   const ProductRate& rate = rate_of(p, r);
   const auto m = double(p.m), n = double(p.n), k = double(p.k), batch = double(std::max<std::int64_t>(p.batch, 1));
-  struct Tile {
+  struct TileSides {
     double m, n, flops_per_s;
   };
   constexpr double accumulated_bytes = 2 * 4, step_k = 64, least_k = 128;
   double best = std::numeric_limits<double>::infinity();
-  for (const Tile& t : {Tile{256, 128, rate.large},
-                        {128, 256, rate.large},
-                        {128, 128, rate.middle},
-                        {128, 64, rate.small},
-                        {64, 128, rate.small},
-                        {64, 64, rate.least}})
+  for (const TileSides& t : {TileSides{256, 128, rate.large},
+                             {128, 256, rate.large},
+                             {128, 128, rate.middle},
+                             {128, 64, rate.small},
+                             {64, 128, rate.small},
+                             {64, 64, rate.least}})
     for (const double pieces : {1, 2, 3, 4, 6, 8, 16}) {
       const double depth = std::ceil(k / pieces / step_k) * step_k;
       if (pieces > 1 && depth < least_k) break;

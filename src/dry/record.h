@@ -79,17 +79,17 @@ struct Stack {  // followed by `count` frames
 // Where the program is: `stack` is the Python stack at the thread's last allocation or read (0: not known, a thread without Python),
 // `scope` what the observer
 // said last on that thread (headroom_dry_scope).
-struct Place {
+struct CallSite {
   std::uint32_t stack, scope;
 };
 
-struct Block {  // PyTorch's caching allocator hands out (bytes > 0) or takes back (bytes < 0)
+struct BlockChange {  // PyTorch's caching allocator hands out (bytes > 0) or takes back (bytes < 0)
   static constexpr Kind kind = Kind::block;
   std::uint64_t address;
   std::int64_t bytes;
   std::uint64_t allocated, reserved;  // bytes of the device after this
   std::uint32_t device, stream;       // stream: of the thread's last launch; the allocator does not say its own
-  Place place;
+  CallSite place;
 };
 
 struct Driver {  // the driver's memory of a device changes: cudaMalloc, cudaFree, pages of virtual memory
@@ -191,7 +191,7 @@ struct Read {  // the program reads the card's memory
   std::uint64_t address, bytes;
   std::uint32_t known;  // 1: the bytes are those of a card; 0: they are unknown, and the program got a guess
   std::uint32_t device;
-  Place place;
+  CallSite place;
 };
 
 enum class Said : std::uint32_t {
@@ -213,7 +213,7 @@ struct Note {  // the first time, then at counts of 2, 4, 8, …
   std::uint32_t name;
   std::uint64_t count, bytes;
   std::uint32_t device, reserved;
-  Place place;
+  CallSite place;
 };
 
 struct Mark {  // the observer's word: headroom_dry_mark
@@ -250,8 +250,8 @@ struct HostWork {
   std::uint64_t bytes;                // of memory that PyTorch took for tensors of the host
 };
 
-using Payloads = std::tuple<Name, Stack, Block, Driver, Host, Launch, Kernel, Product, Attention, Copy, Collective, EventEntry, Wait, Graph,
-                            Read, Note, Mark, Requests, Pool, HostWork>;
+using Payloads = std::tuple<Name, Stack, BlockChange, Driver, Host, Launch, Kernel, Product, Attention, Copy, Collective, EventEntry, Wait,
+                            Graph, Read, Note, Mark, Requests, Pool, HostWork>;
 
 namespace detail {
 template <class... T>

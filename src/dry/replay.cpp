@@ -119,10 +119,10 @@ class CachingAllocator {
     const std::uint64_t rest = bytes - size;
     if (is_small ? rest >= grain : rest > small) {
       blocks_[at].bytes = size;
-      const auto after = blocks_.insert_or_assign(at + size, Block{rest, stream, blocks_[at].age, is_small, false, false}).first;
+      const auto after = blocks_.insert_or_assign(at + size, CachedBlock{rest, stream, blocks_[at].age, is_small, false, false}).first;
       free.insert(key(*after));
     }
-    Block& block = blocks_[at];
+    CachedBlock& block = blocks_[at];
     block.taken = true;
     allocated_ += block.bytes;
     needs.allocated = std::max(needs.allocated, allocated_);
@@ -179,19 +179,19 @@ class CachingAllocator {
   bool ran_out = false;
 
  private:
-  struct Block {
+  struct CachedBlock {
     std::uint64_t bytes = 0;
     std::uint32_t stream = 0;
     std::uint64_t age = 0;                                 // of its segment, where that counts
     bool is_small = false, taken = false, begins = false;  // begins: a segment
   };
   using Free = std::set<std::tuple<std::uint32_t, std::uint64_t, std::uint64_t, std::uint64_t>>;  // stream, bytes, age, address
-  static Free::value_type key(const std::pair<const std::uint64_t, Block>& b) {
+  static Free::value_type key(const std::pair<const std::uint64_t, CachedBlock>& b) {
     return {b.second.stream, b.second.bytes, b.second.age, b.first};
   }
 
   Segments& segments_;
-  std::map<std::uint64_t, Block> blocks_;
+  std::map<std::uint64_t, CachedBlock> blocks_;
   Free free_[2];
   Needs step_;
   std::uint64_t limit_, allocated_ = 0, reserved_ = 0, segments_so_far_ = 0;

@@ -15,7 +15,7 @@ std::uint64_t segment_bytes(std::uint64_t size) {
 }
 }  // namespace
 
-Segments::Block Segments::take(std::uint64_t size) {
+Segments::CachedBlock Segments::take(std::uint64_t size) {
   const bool small = size <= mib;
   auto& pool = small ? free_small_ : free_large_;
   auto found = pool.lower_bound({size, 0});
@@ -28,7 +28,7 @@ Segments::Block Segments::take(std::uint64_t size) {
   }
   const std::uint64_t at = found->second;
   pool.erase(found);
-  Place& place = places_.at(at);
+  PieceOfSegment& place = places_.at(at);
   place.free = false;
   const std::uint64_t left = place.size - size;
   if (small ? left >= rounding : left > mib) {
@@ -39,11 +39,12 @@ Segments::Block Segments::take(std::uint64_t size) {
   return {at, place.size};
 }
 
-void Segments::give(Block b) {
+void Segments::give(CachedBlock b) {
   auto here = places_.find(b.at);
   auto& pool = here->second.small ? free_small_ : free_large_;
   here->second.free = true;
-  const auto swallow = [&](std::map<std::uint64_t, Place>::iterator left, std::map<std::uint64_t, Place>::iterator right) {
+  const auto swallow = [&](std::map<std::uint64_t, PieceOfSegment>::iterator left,
+                           std::map<std::uint64_t, PieceOfSegment>::iterator right) {
     for (const auto& i : {left, right}) pool.erase({i->second.size, i->first});
     left->second.size += right->second.size;
     places_.erase(right);

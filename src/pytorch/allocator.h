@@ -27,19 +27,19 @@ enum class Count : std::uint8_t {
 // the small pool, otherwise in the large one), and what is left over is split off from 512 bytes (small) or above 1 MiB (large).
 class Segments {
  public:
-  struct Block {
+  struct CachedBlock {
     std::uint64_t at, size;
   };
-  Block take(std::uint64_t size);  // size is rounded already
-  void give(Block);
+  CachedBlock take(std::uint64_t size);  // size is rounded already
+  void give(CachedBlock);
   std::uint64_t reserved() const { return reserved_; }  // of all segments
 
  private:
-  struct Place {
+  struct PieceOfSegment {
     std::uint64_t size, segment;
     bool free, small;
   };
-  std::map<std::uint64_t, Place> places_;                                      // by address
+  std::map<std::uint64_t, PieceOfSegment> places_;                             // by address
   std::set<std::pair<std::uint64_t, std::uint64_t>> free_small_, free_large_;  // size, address
   std::uint64_t reserved_ = 0, next_segment_ = 0;
 };

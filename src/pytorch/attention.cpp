@@ -18,14 +18,14 @@ Value composed_softmax(Eager& torch, const Value& scores) {
   return torch.divide("weights", e, torch.row_sum("row sum", e));
 }
 
-struct Run {  // the inputs of one problem in a process, and the numbers a benchmark reads
+struct ProblemRun {  // the inputs of one problem in a process, and the numbers a benchmark reads
   Eager& torch;
   const Problem& problem;
   const Program& program;
   Parameter q, k, v;
   Value mask;
 
-  Run(Process& process, const Problem& p, const Program& program) : torch(process.torch()), problem(p), program(program) {
+  ProblemRun(Process& process, const Problem& p, const Program& program) : torch(process.torch()), problem(p), program(program) {
     torch.memory().enter(Phase::input);
     q = torch.parameter("q", p.precision.dtype, {p.batch, p.heads, p.len_q, p.head_dim});
     k = torch.parameter("k", p.precision.dtype, {p.batch, p.kv_heads, p.len_k, p.head_dim});
@@ -74,7 +74,7 @@ Account run(Process& process, const Problem& p, const Program& program, Watch& w
   attention::check(p);
   const Support s = supports(p);
   check(s.ok, Code::unsupported, "memory attention --as pytorch: {}", s.why);
-  Run run(process, p, program);
+  ProblemRun run(process, p, program);
   Allocator& memory = process.memory();
   Account a;
   const auto forward = [&](std::uint64_t held_bytes, std::uint64_t workspaces) {  // what a benchmark reads before backward

@@ -35,12 +35,12 @@ Value Eager::when_backward(const Value& x, std::function<void()> act) {
   });
 }
 
-Value Eager::checkpointed(const std::string& name, const Value& x, const Body& f, Pass pass, Keeps keeps) {
-  if (!keeps_history()) return f(x, Pass::first);
+Value Eager::checkpointed(const std::string& name, const Value& x, const Body& f, Visit pass, Keeps keeps) {
+  if (!keeps_history()) return f(x, Visit::first);
   const auto chosen = keeps == Keeps::selected ? std::make_shared<Selected>() : nullptr;
   const auto before = std::exchange(selected_, chosen);
   keep_history(false);
-  Value out = pass == Pass::again ? unmade(x.dtype, x.shape) : f(x, Pass::first);
+  Value out = pass == Visit::again ? unmade(x.dtype, x.shape) : f(x, Visit::first);
   keep_history(true);
   selected_ = before;
   auto node = std::make_shared<Node>();
@@ -65,7 +65,7 @@ Value Eager::checkpointed(const std::string& name, const Value& x, const Body& f
     }
     if (chosen) chosen->again = true, chosen->products = 0;
     const auto selected_before = std::exchange(selected_, chosen);
-    Value again = f(start, Pass::again);
+    Value again = f(start, Visit::again);
     selected_ = selected_before;
     autocast_ = autocast_before;
     cast_parameters_ = std::move(casts_before);
@@ -99,10 +99,10 @@ Value Eager::copied(const std::string& name, const Value& x) {
   return record(name, out, {x}, [](const Value& g) { return Node::Gradients{view_of(g, g.shape, Layout::view)}; });
 }
 
-Value Eager::cast(const std::string& name, const Value& x, DType to, Pass pass) {
+Value Eager::cast(const std::string& name, const Value& x, DType to, Visit pass) {
   if (x.dtype == to) return x;
-  const Value out = pass == Pass::again ? unmade(to, x.shape) : fresh(name, to, x.shape);
-  if (pass != Pass::again) ran(copy(x.dtype, to), out, x);
+  const Value out = pass == Visit::again ? unmade(to, x.shape) : fresh(name, to, x.shape);
+  if (pass != Visit::again) ran(copy(x.dtype, to), out, x);
   return record(name, out, {x}, [this, from = x.dtype, name = full(name)](const Value& g) {
     const Value d = make("d(" + name + ")", from, g.shape);
     ran(copy(g.dtype, from), d, g);
@@ -182,18 +182,18 @@ Value Eager::matmul(const std::string& name, Value a, Value b) {
   });
 }
 
-Value Eager::linear(const std::string& name, const Value& x_given, const Parameter& weight, Pass pass) {
+Value Eager::linear(const std::string& name, const Value& x_given, const Parameter& weight, Visit pass) {
   const Value w = autocast_ ? operand(name + " weight", weight.value, *autocast_) : weight.value;
   const Value x = autocast_ ? operand(name + " input", x_given, *autocast_) : x_given;
   const Shape to = with_last(x.shape, w.shape[0]);
   const bool keeps = selected_ && ++selected_->products % 2 == 1;
-  Value* const before = keeps && pass == Pass::first ? kept_before() : nullptr;
-  Value out = before ? std::move(*before) : pass == Pass::again ? unmade(x.dtype, to) : fresh(name, x.dtype, to);
+  Value* const before = keeps && pass == Visit::first ? kept_before() : nullptr;
+  Value out = before ? std::move(*before) : pass == Visit::again ? unmade(x.dtype, to) : fresh(name, x.dtype, to);
   if (keeps) keep_selected({out});
   touch_workspace();
   const bool dx = bool(x.node), dw = bool(w.node);  // each operand is kept for the other's gradient
   const std::int64_t in = w.shape[1], to_columns = w.shape[0], rows = x.shape.count() / in;
-  if (!before && pass != Pass::again) multiplied(to_columns, rows, in, x.dtype, 1);
+  if (!before && pass != Visit::again) multiplied(to_columns, rows, in, x.dtype, 1);
   return record(name, out, {x, w},
                 [this, in, to_columns, rows, kept_x = dw ? x.saved() : Value{}, kept_w = dx ? w.saved() : Value{}, x_type = x.dtype,
                  x_shape = x.shape, w_type = w.dtype, w_shape = w.shape, dx, dw, name = full(name)](const Value&) {
@@ -207,7 +207,7 @@ Value Eager::linear(const std::string& name, const Value& x_given, const Paramet
                 });
 }
 
-Value Eager::linear_4bit(const std::string& name, const Value& x_given, const Value& packed, Shape weight, DType compute, Pass pass) {
+Value Eager::linear_4bit(const std::string& name, const Value& x_given, const Value& packed, Shape weight, DType compute, Visit pass) {
   const Value x = cast(name + " input", x_given, compute);
   const auto written_out = [this, name = full(name), weight, compute] {
     const Value scales = make(name + " scales, written out", DType::f32, {(weight.count() + 63) / 64});
@@ -218,10 +218,10 @@ Value Eager::linear_4bit(const std::string& name, const Value& x_given, const Va
   };
   const std::int64_t in = weight[1], to_columns = weight[0], rows = x_given.shape.count() / in;
   const Shape to = with_last(x.shape, weight[0]);
-  Value out = pass == Pass::again ? unmade(compute, to) : fresh(name, compute, to);
+  Value out = pass == Visit::again ? unmade(compute, to) : fresh(name, compute, to);
   { const Value whole = written_out(); }
   touch_workspace();
-  if (pass != Pass::again) multiplied(to_columns, rows, in, compute, 1);
+  if (pass != Visit::again) multiplied(to_columns, rows, in, compute, 1);
   return record(
       name, out, {x},
       [this, in, to_columns, rows, packed = packed.saved(), shape = x.shape, compute, written_out, name = full(name)](const Value&) {
@@ -245,10 +245,10 @@ Value Eager::biased(const std::string& name, const Value& x, const Parameter& bi
 
 // ---- elementwise
 
-Value Eager::add(const std::string& name, const Value& a, const Value& b, Pass pass) {
+Value Eager::add(const std::string& name, const Value& a, const Value& b, Visit pass) {
   const DType wide = size_of(a.dtype) >= size_of(b.dtype) ? a.dtype : b.dtype;
-  const Value out = pass == Pass::again ? unmade(wide, a.shape) : fresh(name, wide, a.shape);
-  if (pass != Pass::again) ran(between(a.dtype, b.dtype), out, a, b);
+  const Value out = pass == Visit::again ? unmade(wide, a.shape) : fresh(name, wide, a.shape);
+  if (pass != Visit::again) ran(between(a.dtype, b.dtype), out, a, b);
   return record(name, out, {a, b}, [this, ta = a.dtype, tb = b.dtype, name = full(name)](const Value& g) {
     return Node::Gradients{as_type("d(" + name + ") cast", g, ta), as_type("d(" + name + ") cast", g, tb)};
   });
@@ -267,12 +267,12 @@ Value Eager::subtract(const std::string& name, const Value& a, const Value& b) {
   });
 }
 
-Value Eager::multiply(const std::string& name, const Value& a, const Value& b, Pass pass) {
+Value Eager::multiply(const std::string& name, const Value& a, const Value& b, Visit pass) {
   const bool wants_a = bool(a.node), wants_b = bool(b.node);
   const bool promotes = a.shape == b.shape || (b.shape.rank == a.shape.rank && last(b.shape) == 1);  // a row of weights has x's type here
   const DType wide = promotes && size_of(b.dtype) > size_of(a.dtype) ? b.dtype : a.dtype;
-  const Value out = pass == Pass::again ? unmade(wide, a.shape) : fresh(name, wide, a.shape);
-  if (pass != Pass::again) ran(a.shape == b.shape ? between(a.dtype, b.dtype) : Kernel::strided, out, a, b);
+  const Value out = pass == Visit::again ? unmade(wide, a.shape) : fresh(name, wide, a.shape);
+  if (pass != Visit::again) ran(a.shape == b.shape ? between(a.dtype, b.dtype) : Kernel::strided, out, a, b);
   return record(name, out, {a, b},
                 [this, kept_a = wants_b ? a.saved() : Value{}, kept_b = wants_a ? b.saved() : Value{}, a_type = a.dtype, b_type = b.dtype,
                  b_shape = b.shape, wants_a, wants_b, name = full(name)](const Value& g) {

@@ -19,12 +19,12 @@ class Eager : public Engine {
   void backward(Value root, Value gradient);  // on autograd's thread
   // torch.utils.checkpoint, not reentrant: f runs without a history; backward runs it once more, with one, when it comes to its end. That
   // second run stops at the last tensor that it keeps, so f is told to leave out what comes after.
-  enum class Pass : std::uint8_t { first, again };
-  using Body = std::function<Value(const Value& x, Pass)>;
+  enum class Visit : std::uint8_t { first, again };
+  using Body = std::function<Value(const Value& x, Visit)>;
   // selected: what every second product and fused attention make is kept, and not made again (torchtitan's policy "op").
   // input_on_host: the input is copied to the host, and back when backward comes to it.
   enum class Keeps : std::uint8_t { input, selected, input_on_host };
-  Value checkpointed(const std::string& name, const Value& x, const Body& f, Pass = Pass::first, Keeps = Keeps::input);
+  Value checkpointed(const std::string& name, const Value& x, const Body& f, Visit = Visit::first, Keeps = Keeps::input);
   Value unmade(DType t, Shape s) { return {memory().make("left out", t, {0}), t, s, Layout::fresh, nullptr}; }
   // Something that happens when backward passes here: before what is older, and after what is newer.
   Value when_backward(const Value& x, std::function<void()> act);
@@ -41,24 +41,24 @@ class Eager : public Engine {
   void touch_bias_workspace();  // one that adds a bias, which cuBLASLt does
 
   Value matmul(const std::string& name, Value a, Value b);
-  Value linear(const std::string& name, const Value& x, const Parameter& weight, Pass = Pass::first);
+  Value linear(const std::string& name, const Value& x, const Parameter& weight, Visit = Visit::first);
   // A frozen weight of [out, in] in 4 bits, as bitsandbytes' Linear4bit: it is written out in the compute type around each product.
-  Value linear_4bit(const std::string& name, const Value& x, const Value& packed, Shape weight, DType compute, Pass = Pass::first);
+  Value linear_4bit(const std::string& name, const Value& x, const Value& packed, Shape weight, DType compute, Visit = Visit::first);
   Value biased(const std::string& name, const Value& x, const Parameter& bias);  // a product's result
   Value transposed(const Value& x);                                              // the last two dimensions change places
   Value copied(const std::string& name, const Value& x);                         // the rows put in order; a gradient comes back as a view
-  Value cast(const std::string& name, const Value& x, DType, Pass = Pass::first);
+  Value cast(const std::string& name, const Value& x, DType, Visit = Visit::first);
   Value heads_apart(const Value& x, Shape apart);  // [b, n, w] → [b, h, n, d], a view; a gradient is copied back in order
   Value heads_joined(const std::string& name, const Value& x, Shape joined);
   Value heads_in_place(const Value& x, Shape joined);                           // the same of what a kernel wrote as [b, n, h, d]: a view
   Value repeated(const std::string& name, const Value& x, std::int64_t times);  // key heads for every query head of the group
 
-  Value add(const std::string& name, const Value& a, const Value& b, Pass = Pass::first);
-  Value subtract(const std::string& name, const Value& a, const Value& b);                      // b may be one column
-  Value multiply(const std::string& name, const Value& a, const Value& b, Pass = Pass::first);  // b may be one column or one row
-  Value divide(const std::string& name, const Value& a, const Value& b);                        // b is one column
-  Value scaled(const std::string& name, const Value& x);                                        // by a number
-  Value shifted(const std::string& name, const Value& x);                                       // by a number: the gradient passes as it is
+  Value add(const std::string& name, const Value& a, const Value& b, Visit = Visit::first);
+  Value subtract(const std::string& name, const Value& a, const Value& b);                        // b may be one column
+  Value multiply(const std::string& name, const Value& a, const Value& b, Visit = Visit::first);  // b may be one column or one row
+  Value divide(const std::string& name, const Value& a, const Value& b);                          // b is one column
+  Value scaled(const std::string& name, const Value& x);                                          // by a number
+  Value shifted(const std::string& name, const Value& x);  // by a number: the gradient passes as it is
   Value constant_times(const std::string& name, const Value& x, const Value& constant, DType result);  // by what wants no gradient
   Value where(const std::string& name, const Value& mask, const Value& x);
   Value exp(const std::string& name, const Value& x);
@@ -86,7 +86,7 @@ class Eager : public Engine {
   // What transformers' models have beside a Llama's.
   Value add_to_each(const std::string& name, const Value& rows, const Value& one);  // one sequence to every sequence
   Value layer_norm(const std::string& name, const Value& x, const Parameter& weight, const Parameter& bias);
-  Value conv1d(const std::string& name, const Value& x, const Parameter& weight, const Parameter& bias, Pass = Pass::first);  // [in, out]
+  Value conv1d(const std::string& name, const Value& x, const Parameter& weight, const Parameter& bias, Visit = Visit::first);  // [in, out]
   Value dropout(const std::string& name, const Value& x);
   std::vector<Value> split(const std::string& name, const Value& x, std::int64_t parts);
   Value for_each_head(const std::string& name, const Value& x,
@@ -106,7 +106,7 @@ class Eager : public Engine {
   Value with_sinks(const std::string& name, const Value& x,
                    const Parameter& sinks);  // one more column of scores, the same in every row of a head
   Value without_sinks(const Value& x);       // a view
-  Value summed_experts(const std::string& name, const Value& x, Shape to, Pass);  // of a token
+  Value summed_experts(const std::string& name, const Value& x, Shape to, Visit);  // of a token
 
  private:
   Value powered(const std::string& name, const Value& x, const char* lower,

@@ -68,9 +68,9 @@ Value Eager::grouped_product(const std::string& name, const Value& x_given, cons
                 });
 }
 
-Value Eager::summed_experts(const std::string& name, const Value& x, Shape to, Pass pass) {
-  const Value out = pass == Pass::again ? unmade(x.dtype, to) : fresh(name, x.dtype, to);
-  if (pass != Pass::again) ran(Kernel::reducing, x, out);
+Value Eager::summed_experts(const std::string& name, const Value& x, Shape to, Visit pass) {
+  const Value out = pass == Visit::again ? unmade(x.dtype, to) : fresh(name, x.dtype, to);
+  if (pass != Visit::again) ran(Kernel::reducing, x, out);
   return record(name, out, {x}, [shape = x.shape](const Value& g) { return Node::Gradients{view_of(g, shape, Layout::broadcast)}; });
 }
 

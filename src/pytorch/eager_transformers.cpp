@@ -56,15 +56,15 @@ Value Eager::layer_norm(const std::string& name, const Value& given, const Param
                 });
 }
 
-Value Eager::conv1d(const std::string& name, const Value& x_given, const Parameter& weight, const Parameter& bias, Pass pass) {
+Value Eager::conv1d(const std::string& name, const Value& x_given, const Parameter& weight, const Parameter& bias, Visit pass) {
   const Value w = autocast_ ? operand(name + " weight", weight.value, *autocast_) : weight.value;
   const Value x = autocast_ ? operand(name + " input", x_given, *autocast_) : x_given;
   const Value b = autocast_ ? operand(name + " bias", bias.value, *autocast_) : bias.value;
   const Shape to = with_last(x.shape, w.shape[1]);
-  Value out = pass == Pass::again ? unmade(x.dtype, to) : fresh(name, x.dtype, to);
+  Value out = pass == Visit::again ? unmade(x.dtype, to) : fresh(name, x.dtype, to);
   touch_bias_workspace();
   const std::int64_t in = w.shape[0], columns = w.shape[1], rows = x.shape.count() / in;
-  if (pass != Pass::again) multiplied(columns, rows, in, x.dtype, 0);
+  if (pass != Visit::again) multiplied(columns, rows, in, x.dtype, 0);
   return record(name, out, {x, w, b},
                 [this, in, columns, rows, x = x.saved(), w = w.saved(), b_shape = b.shape, name = full(name)](const Value&) {
                   Node::Gradients d(3);

@@ -75,38 +75,38 @@ class Model {
   struct Turn {
     Value cos, sin;
   };
-  Value product(const std::string& name, const Value& x, const Matrix&, Eager::Pass = Eager::Pass::first);
+  Value product(const std::string& name, const Value& x, const Matrix&, Eager::Visit = Eager::Visit::first);
   Value norm(const std::string& name, const Value& x, const Parameter& weight);
   Value rope(const std::string& name, const Value& x, const Turn&);
   Value attend(const BlockWeights&, const Value& x, const Turn&);
-  Value feed_forward(const BlockWeights&, const Value& h, Eager::Pass);
-  Value whole_block(std::size_t i, Value x, const Turn&, Eager::Pass);
+  Value feed_forward(const BlockWeights&, const Value& h, Eager::Visit);
+  Value whole_block(std::size_t i, Value x, const Turn&, Eager::Visit);
   Value embedded();
   Value last_norm(const Value& x);
   std::vector<Value> lasting(const Turn&);
   Value block(std::size_t i, Value x,
-              Eager::Pass);  // as it is called: its weights are gathered around it, and it may be checkpointed within
-  Value several(std::size_t begin, std::size_t end, Value x, Eager::Pass);
+              Eager::Visit);  // as it is called: its weights are gathered around it, and it may be checkpointed within
+  Value several(std::size_t begin, std::size_t end, Value x, Eager::Visit);
 
   // ---- transformers' models
   Value embedded_of_gpt2();
-  Value block_of_gpt2(const BlockWeights&, Value x, Eager::Pass);
+  Value block_of_gpt2(const BlockWeights&, Value x, Eager::Visit);
   Value embedded_of_gemma();
-  Value norm_of_gemma(const std::string& name, const Value& x, const Parameter& weight, Eager::Pass);
+  Value norm_of_gemma(const std::string& name, const Value& x, const Parameter& weight, Eager::Visit);
   Value turned_halves(const std::string& name, const Value& x, const Turn&);
   Value attend_of_transformers(std::size_t i, const Value& x);
-  Value block_of_gemma(std::size_t i, Value x, Eager::Pass);
+  Value block_of_gemma(std::size_t i, Value x, Eager::Visit);
   Turn turn_of_positions(const std::string& of);
   Value embedded_of_experts();
-  Value norm_of_transformers(const std::string& name, const Value& x, const Parameter& weight, Eager::Pass = Eager::Pass::first);
-  Value experts_of(const BlockWeights&, const Value& h, Eager::Pass);
-  Value block_of_experts(std::size_t i, const Value& x, Eager::Pass);
+  Value norm_of_transformers(const std::string& name, const Value& x, const Parameter& weight, Eager::Visit = Eager::Visit::first);
+  Value experts_of(const BlockWeights&, const Value& h, Eager::Visit);
+  Value block_of_experts(std::size_t i, const Value& x, Eager::Visit);
   Value embedded_of_gpt_oss();
   Value norm_of_gpt_oss(const std::string& name, const Value& x, const Parameter& weight);
   Value turned_parts(const std::string& name, const Value& x);
   Value attend_of_gpt_oss(const BlockWeights&, const Value& x);
-  Value experts_of_gpt_oss(const BlockWeights&, const Value& h, Eager::Pass);
-  Value block_of_gpt_oss(std::size_t i, const Value& x, Eager::Pass);
+  Value experts_of_gpt_oss(const BlockWeights&, const Value& h, Eager::Visit);
+  Value block_of_gpt_oss(std::size_t i, const Value& x, Eager::Visit);
 
   Eager& torch;
   const LanguageModel& m;

@@ -31,14 +31,14 @@ Value Model::embedded_of_experts() {
   return x;
 }
 
-Value Model::norm_of_transformers(const std::string& name, const Value& x, const Parameter& weight, Eager::Pass pass) {
+Value Model::norm_of_transformers(const std::string& name, const Value& x, const Parameter& weight, Eager::Visit pass) {
   const Value wide = torch.cast(name + " input as fp32", x, DType::f32);
   const Value mean = torch.row_mean(name + " mean", torch.square(name + " x²", wide));
   const Value normed = torch.multiply(name + " x/rms", wide, torch.reciprocal_root(name + " 1/rms", torch.shifted(name + " + eps", mean)));
   return torch.multiply(name, torch.cast(name + " x/rms as its input", normed, x.dtype), weight.value, pass);
 }
 
-Value Model::experts_of(const BlockWeights& w, const Value& h, Eager::Pass pass) {
+Value Model::experts_of(const BlockWeights& w, const Value& h, Eager::Visit pass) {
   const std::int64_t pairs = m.batch * m.len * m.experts_of_token;  // of a token and one of its experts
   const Value logits = product("router", h, w.router);
   Value weights;
@@ -66,11 +66,11 @@ Value Model::experts_of(const BlockWeights& w, const Value& h, Eager::Pass pass)
   Value weighted = torch.multiply("weighted outputs of pairs", made, of_pairs);
   weighted = torch.gathered("weighted outputs in order", weighted, {pairs, m.width});
   const Value sum =
-      torch.summed_experts("outputs of experts, added up", weighted, h.shape, weighted.dtype == h.dtype ? pass : Eager::Pass::first);
+      torch.summed_experts("outputs of experts, added up", weighted, h.shape, weighted.dtype == h.dtype ? pass : Eager::Visit::first);
   return torch.cast("outputs of experts", sum, h.dtype, pass);
 }
 
-Value Model::block_of_experts(std::size_t i, const Value& x, Eager::Pass pass) {
+Value Model::block_of_experts(std::size_t i, const Value& x, Eager::Visit pass) {
   const BlockWeights& w = blocks[i];
   Value h = norm_of_transformers("norm1", x, w.norm1);
   h = attend_of_transformers(i, h);

@@ -89,7 +89,7 @@ Value Model::attend_of_gpt_oss(const BlockWeights& w, const Value& x) {
   return product("o", joined, w.o);
 }
 
-Value Model::experts_of_gpt_oss(const BlockWeights& w, const Value& h, Eager::Pass pass) {
+Value Model::experts_of_gpt_oss(const BlockWeights& w, const Value& h, Eager::Visit pass) {
   const std::int64_t pairs = m.batch * m.len * m.experts_of_token;  // of a token and one of its experts
   const Value logits = product("router", h, w.router);
   const Value weights = torch.softmax("weights of experts", torch.best("routing's best", logits, m.experts_of_token));
@@ -114,11 +114,11 @@ Value Model::experts_of_gpt_oss(const BlockWeights& w, const Value& h, Eager::Pa
   Value weighted = torch.multiply("weighted outputs of pairs", made, of_pairs);
   weighted = torch.gathered("weighted outputs in order", weighted, {pairs, m.width});
   const Value sum =
-      torch.summed_experts("outputs of experts, added up", weighted, h.shape, weighted.dtype == h.dtype ? pass : Eager::Pass::first);
+      torch.summed_experts("outputs of experts, added up", weighted, h.shape, weighted.dtype == h.dtype ? pass : Eager::Visit::first);
   return torch.cast("outputs of experts", sum, h.dtype, pass);
 }
 
-Value Model::block_of_gpt_oss(std::size_t i, const Value& x, Eager::Pass pass) {
+Value Model::block_of_gpt_oss(std::size_t i, const Value& x, Eager::Visit pass) {
   const BlockWeights& w = blocks[i];
   Value h = norm_of_gpt_oss("norm1", x, w.norm1);
   h = attend_of_gpt_oss(w, h);

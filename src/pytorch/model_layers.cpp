@@ -22,18 +22,18 @@ std::vector<const Parameter*> adapters_of(const BlockWeights& b) {
 }
 }  // namespace
 
-Value Model::product(const std::string& name, const Value& x, const Matrix& w, Eager::Pass pass) {
-  const auto whole = [&](Eager::Pass when) {
+Value Model::product(const std::string& name, const Value& x, const Matrix& w, Eager::Visit pass) {
+  const auto whole = [&](Eager::Visit when) {
     const Value y =
         w.of_4bit.rank > 0 ? torch.linear_4bit(name, x, w.weight.value, w.of_4bit, low, when) : torch.linear(name, x, w.weight, when);
     return w.bias.value ? torch.biased(name, y, w.bias) : y;
   };
   if (!w.a.value) return whole(pass);
-  const Value y = whole(Eager::Pass::first);
+  const Value y = whole(Eager::Visit::first);
   Value more;
   {
     const Value raised = torch.linear(name + " adapter b", torch.linear(name + " adapter a", x, w.a), w.b, pass);
-    more = pass == Eager::Pass::again ? raised : torch.scaled(name + " adapter", raised);
+    more = pass == Eager::Visit::again ? raised : torch.scaled(name + " adapter", raised);
   }
   return torch.add(name + " adapted", y, more, pass);
 }
@@ -96,7 +96,7 @@ Value Model::attend(const BlockWeights& w, const Value& x, const Turn& t) {
   return product("o", in_place ? torch.heads_in_place(o, joined) : torch.heads_joined("heads joined", o, joined), w.o);
 }
 
-Value Model::feed_forward(const BlockWeights& w, const Value& h, Eager::Pass pass) {
+Value Model::feed_forward(const BlockWeights& w, const Value& h, Eager::Visit pass) {
   const auto silu = [&](const Value& gate) {
     return m.silu == Silu::builtin ? torch.silu("silu(gate)", gate)
                                    : torch.multiply("silu(gate)", gate, torch.sigmoid("sigmoid(gate)", gate));
@@ -105,7 +105,7 @@ Value Model::feed_forward(const BlockWeights& w, const Value& h, Eager::Pass pas
   return product("down", torch.multiply("silu(gate)·up", active, product("up", h, w.up)), w.down, pass);
 }
 
-Value Model::whole_block(std::size_t i, Value x, const Turn& t, Eager::Pass pass) {
+Value Model::whole_block(std::size_t i, Value x, const Turn& t, Eager::Visit pass) {
   torch.in_block(int(i));
   const BlockWeights& w = blocks[i];
   if (m.family == Family::gpt2) return block_of_gpt2(w, std::move(x), pass);
@@ -125,7 +125,7 @@ std::vector<Value> Model::lasting(const Turn& t) {
   return all;
 }
 
-Value Model::block(std::size_t i, Value x, Eager::Pass pass) {
+Value Model::block(std::size_t i, Value x, Eager::Visit pass) {
   Turn t{cos, sin};
   if (m.sharded()) {
     torch.in_block(int(i));
@@ -140,7 +140,7 @@ Value Model::block(std::size_t i, Value x, Eager::Pass pass) {
                                                             adapters_of(blocks[i]))
               : m.keep.first() == engine::Keep::input || m.selective == Selective::ops || (m.selective == Selective::blocks && i % 2 == 1)
                   ? torch.checkpointed(
-                        "block", x, [this, i, t](const Value& in, Eager::Pass p) { return whole_block(i, in, t, p); }, pass,
+                        "block", x, [this, i, t](const Value& in, Eager::Visit p) { return whole_block(i, in, t, p); }, pass,
                         m.selective == Selective::ops ? Eager::Keeps::selected
                         : m.offload_inputs            ? Eager::Keeps::input_on_host
                                                       : Eager::Keeps::input)
@@ -154,8 +154,8 @@ Value Model::block(std::size_t i, Value x, Eager::Pass pass) {
   });
 }
 
-Value Model::several(std::size_t begin, std::size_t end, Value x, Eager::Pass pass) {
-  for (std::size_t i = begin; i < end; ++i) x = block(i, std::move(x), i + 1 == end ? pass : Eager::Pass::first);
+Value Model::several(std::size_t begin, std::size_t end, Value x, Eager::Visit pass) {
+  for (std::size_t i = begin; i < end; ++i) x = block(i, std::move(x), i + 1 == end ? pass : Eager::Visit::first);
   return x;
 }
 
@@ -173,7 +173,7 @@ Value Model::embedded() {
 Value Model::last_norm(const Value& x) {
   switch (m.family) {
     case Family::gpt2: return torch.layer_norm("final norm", x, norm_weight, norm_bias);
-    case Family::gemma: return norm_of_gemma("final norm", x, norm_weight, Eager::Pass::first);
+    case Family::gemma: return norm_of_gemma("final norm", x, norm_weight, Eager::Visit::first);
     case Family::experts: return norm_of_transformers("final norm", x, norm_weight);
     case Family::gpt_oss: return norm_of_gpt_oss("final norm", x, norm_weight);
     case Family::llama: break;
@@ -193,9 +193,9 @@ Value Model::loss() {
   const std::size_t group = m.keep.group == 0 ? std::size_t(std::ceil(std::sqrt(double(m.layers)))) : std::size_t(m.keep.group);
   for (std::size_t begin = 0; begin < blocks.size(); begin += group) {
     const std::size_t end = std::min(blocks.size(), begin + group);
-    x = group == 1 ? block(begin, std::move(x), Eager::Pass::first)
+    x = group == 1 ? block(begin, std::move(x), Eager::Visit::first)
                    : torch.checkpointed("group of blocks", x,
-                                        [this, begin, end](const Value& in, Eager::Pass p) { return several(begin, end, in, p); });
+                                        [this, begin, end](const Value& in, Eager::Visit p) { return several(begin, end, in, p); });
   }
   torch.in_block(-1);
   const auto gathers = [this](Value out) {  // in backward, before what comes before it

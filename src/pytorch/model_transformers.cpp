@@ -65,7 +65,7 @@ Value Model::embedded_of_gpt2() {
   return m.dropout ? torch.dropout("embedding dropout", sum) : sum;
 }
 
-Value Model::block_of_gpt2(const BlockWeights& w, Value x, Eager::Pass pass) {
+Value Model::block_of_gpt2(const BlockWeights& w, Value x, Eager::Visit pass) {
   const auto dropped = [&](const std::string& name, const Value& v) { return m.dropout ? torch.dropout(name + " dropout", v) : v; };
   Value h = torch.layer_norm("norm1", x, w.norm1, w.norm1_bias), attended;
   {
@@ -83,7 +83,7 @@ Value Model::block_of_gpt2(const BlockWeights& w, Value x, Eager::Pass pass) {
     const Value up = torch.conv1d("up", h, w.up.weight, w.up.bias);
     active = m.written_out_gelu ? torch.written_out_gelu("gelu", up) : torch.gelu("gelu", up);
   }
-  Value down = torch.conv1d("down", active, w.down.weight, w.down.bias, m.dropout ? Eager::Pass::first : pass);
+  Value down = torch.conv1d("down", active, w.down.weight, w.down.bias, m.dropout ? Eager::Visit::first : pass);
   active = {};
   down = dropped("down", down);
   return torch.add("feed-forward residual", x, down, pass);
@@ -111,7 +111,7 @@ Value Model::embedded_of_gemma() {
   return x;
 }
 
-Value Model::norm_of_gemma(const std::string& name, const Value& x, const Parameter& weight, Eager::Pass pass) {
+Value Model::norm_of_gemma(const std::string& name, const Value& x, const Parameter& weight, Eager::Visit pass) {
   Value out;
   {
     const Value wide = torch.cast(name + " input as fp32", x, DType::f32);
@@ -151,7 +151,7 @@ Value Model::attend_of_transformers(std::size_t i, const Value& x) {
   const Value v = apart("v", w.v, kv_heads);
   if (m.qk_norm) {
     const auto norm_of_heads = [&](const char* name, const Value& v, const Parameter& weight) {
-      return m.family == Family::gemma ? norm_of_gemma(name, v, weight, Eager::Pass::first) : norm_of_transformers(name, v, weight);
+      return m.family == Family::gemma ? norm_of_gemma(name, v, weight, Eager::Visit::first) : norm_of_transformers(name, v, weight);
     };
     q = norm_of_heads("q norm", q, w.q_norm);
     k = norm_of_heads("k norm", k, w.k_norm);
@@ -172,9 +172,9 @@ Value Model::attend_of_transformers(std::size_t i, const Value& x) {
   return product("o", torch.heads_in_place(o, {m.batch, m.len, m.heads * dim}), w.o);
 }
 
-Value Model::block_of_gemma(std::size_t i, Value x, Eager::Pass pass) {
+Value Model::block_of_gemma(std::size_t i, Value x, Eager::Visit pass) {
   const BlockWeights& w = blocks[i];
-  const auto first = Eager::Pass::first;
+  const auto first = Eager::Visit::first;
   Value h = norm_of_gemma("norm1", x, w.norm1, first);
   h = attend_of_transformers(i, h);
   if (m.norms_after) h = norm_of_gemma("norm behind attention", h, w.attention_norm, first);

@@ -45,7 +45,7 @@ Bytes usual() {
   b.entry(dry::Name{.id = 1, .length = 7}, "model.a");
   const dry::Frame frame{.file = 1, .function = 1, .line = 12, .reserved = 0};
   b.entry(dry::Stack{.id = 3, .count = 1}, {reinterpret_cast<const char*>(&frame), sizeof frame});
-  b.entry(dry::Block{.address = 512, .bytes = 1024, .allocated = 1024, .reserved = 2048, .device = 0, .stream = 0, .place = {3, 0}});
+  b.entry(dry::BlockChange{.address = 512, .bytes = 1024, .allocated = 1024, .reserved = 2048, .device = 0, .stream = 0, .place = {3, 0}});
   dry::Launch launch{};
   launch.grid[0] = 4;
   b.entry(launch);

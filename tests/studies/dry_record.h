@@ -78,7 +78,7 @@ class ProgramRecord : public RecordWriter {
 
  private:
   void block(std::uint64_t address, std::int64_t bytes, std::uint32_t stack, std::uint32_t scope) {
-    Block b{};
+    BlockChange b{};
     b.address = address;
     b.bytes = bytes;
     b.allocated = allocated_;

@@ -13,7 +13,7 @@ extern "C" int cudnnGetStream(const void* handle, StreamHandle*);  // dnn.cpp
 
 namespace {
 
-enum class Pass : std::uint8_t { forward, backward };
+enum class Direction : std::uint8_t { forward, backward };
 
 constexpr int persistent = 2;  // cudnnBatchNormMode_t: PyTorch's for channels_last
 constexpr int norm_alone = 0;  // cudnnBatchNormOps_t
@@ -23,24 +23,24 @@ std::int64_t pieces(std::int64_t n, std::int64_t size) { return (n + size - 1) /
 // What a pass takes; cuDNN does not publish it. Blocks of rows keep two sums of each channel, channels in tiles of 64; up to four channels are
 // one tile of four, with four times the rows. Other modes take nothing, and nothing is reserved between the passes. These are all bytes of the
 // sizes of 1088 shapes and types that cuDNN 9.19 gave on an H100 (bench/results/h100_batch_norm_2026-11-26.csv); a test walks them.
-std::int64_t workspace_of(const Tensor& x, int mode, Pass pass) {
+std::int64_t workspace_of(const Tensor& x, int mode, Direction pass) {
   if (mode != persistent || x.dims < 2 || x.size[1] < 1) return 0;
   const std::int64_t channels = x.size[1], rows = x.elements() / channels;
   const bool few = channels <= 4;
   const std::int64_t tiles = few ? 1 : pieces(channels, 64), sums = (few ? 4 : 64 * tiles) * 8, longer = few ? 4 : 1;
-  if (pass == Pass::backward) return 1056 + 4 * tiles + sums * pieces(rows, 96 * longer);
+  if (pass == Direction::backward) return 1056 + 4 * tiles + sums * pieces(rows, 96 * longer);
   return 1072 + 4 * tiles + (sums + 4 * tiles) * pieces(rows, (x.type == floats ? 64 : 160) * longer);
 }
 
 // Between four and sixteen channels, where no size was asked, the tile may be the smaller one.
-std::int64_t unsure_of(const Tensor& x, int mode, Pass pass) {
+std::int64_t unsure_of(const Tensor& x, int mode, Direction pass) {
   if (mode != persistent || x.dims < 2 || x.size[1] <= 4 || x.size[1] >= 16) return 0;
   Tensor few = x;
   few.size[1] = 4;
   return std::max<std::int64_t>(0, workspace_of(x, mode, pass) - workspace_of(few, mode, pass));
 }
 
-int answer(const char* name, const Tensor& x, int mode, int ops, Pass pass, std::size_t* bytes) {
+int answer(const char* name, const Tensor& x, int mode, int ops, Direction pass, std::size_t* bytes) {
   *bytes = std::size_t(workspace_of(x, mode, pass));
   if (ops != norm_alone)
     note(Said::no_workspace, name);
@@ -85,11 +85,11 @@ int cudnnGetTensorNdDescriptor(const Tensor* t, int room, int* type, int* dims, 
 
 int cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize(const void*, int mode, int ops, const Tensor* x, const void*, const void*,
                                                              const void*, const void*, std::size_t* bytes) {
-  return answer("cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize", *x, mode, ops, Pass::forward, bytes);
+  return answer("cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize", *x, mode, ops, Direction::forward, bytes);
 }
 int cudnnGetBatchNormalizationBackwardExWorkspaceSize(const void*, int mode, int ops, const Tensor* x, const void*, const void*,
                                                       const void*, const void*, const void*, const void*, std::size_t* bytes) {
-  return answer("cudnnGetBatchNormalizationBackwardExWorkspaceSize", *x, mode, ops, Pass::backward, bytes);
+  return answer("cudnnGetBatchNormalizationBackwardExWorkspaceSize", *x, mode, ops, Direction::backward, bytes);
 }
 int cudnnGetBatchNormalizationTrainingExReserveSpaceSize(const void*, int, int ops, const void*, const Tensor*, std::size_t* bytes) {
   *bytes = 0;

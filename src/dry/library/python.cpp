@@ -22,12 +22,12 @@ namespace {
 std::atomic<int> most_frames = 48;
 
 struct Waiting {
-  Block block;
+  BlockChange block;
   std::uint64_t at_ns;
 };
 
 struct Here {
-  Place place{};
+  CallSite place{};
   std::uint32_t scope_told = 0;  // by the observer, for this thread
   std::vector<Waiting> waiting;
   bool looking = false;
@@ -232,7 +232,7 @@ Found find_frames(Seen& s, Recorder& record) {
 
 // A block's stack, its module and its phase. The module of a backward pass is that of the operation that made the node; under a checkpoint
 // the frames have it again.
-Place look_without_lock() {
+CallSite look_without_lock() {
   Recorder& record = Recorder::get();
   Seen& s = seen();
   const Autograd autograd = autograd_now();
@@ -277,7 +277,7 @@ Here::~Here() {
   ended = true;
 }
 
-Place here() { return ended ? Place{} : thread.place; }
+CallSite here() { return ended ? CallSite{} : thread.place; }
 std::uint32_t scope() { return here().scope; }
 std::uint32_t set_scope(std::uint32_t number) {
   if (ended) return 0;
@@ -286,7 +286,7 @@ std::uint32_t set_scope(std::uint32_t number) {
 }
 void set_frames(int most) { most_frames = std::clamp(most, 0, 1000); }
 
-Place look() {
+CallSite look() {
   if (!ended && most_frames && frames_are_known() && Recorder::get().on()) {
     const std::uint32_t told = thread.scope_told;
     thread.place = look_without_lock();
@@ -305,12 +305,12 @@ Place look() {
   return thread.place;
 }
 
-void wait_for_place(const Block& block) {
+void wait_for_place(const BlockChange& block) {
   Recorder& record = Recorder::get();
   if (!record.on()) return;
   if (!ended && most_frames && frames_are_known()) {
     settle();
-    Block here = block;
+    BlockChange here = block;
     here.place = block.bytes > 0 ? look() : thread.place;
     return record.add(here);
   }
@@ -320,7 +320,7 @@ void wait_for_place(const Block& block) {
 
 void settle() {
   if (ended || thread.waiting.empty() || thread.looking) return;
-  const Place place = look();
+  const CallSite place = look();
   for (Waiting& w : thread.waiting) {
     w.block.place = place;
     Recorder::get().add(w.block, {}, w.at_ns);

@@ -10,8 +10,8 @@
 
 namespace headroom::dry {
 
-Place here();  // as it was last read on this thread
-Place look();  // reads it now; takes Python's lock for a moment
+CallSite here();  // as it was last read on this thread
+CallSite look();  // reads it now; takes Python's lock for a moment
 std::uint32_t scope();
 std::uint32_t set_scope(std::uint32_t);
 void set_frames(int most);  // 0: stacks are not read
@@ -19,7 +19,7 @@ void set_frames(int most);  // 0: stacks are not read
 std::uint32_t number_of_object(const void* object);  // of a module that was called; 0: of none that was seen
 void phase_told(std::string_view phase);             // by the observer; "": forward and evaluation are marked here, by what a block shows
 
-void wait_for_place(const Block&);  // within the allocator
-void settle();                      // outside: records the blocks that wait
+void wait_for_place(const BlockChange&);  // within the allocator
+void settle();                            // outside: records the blocks that wait
 
 }  // namespace headroom::dry

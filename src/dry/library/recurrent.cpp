@@ -91,12 +91,12 @@ ProductShape of_type(const Layers& l, ProductShape s) {
   return s;
 }
 
-enum class Pass { forward, backward };
+enum class Direction { forward, backward };
 
 // A layer goes to the card as cuDNN's standard algorithm has it: one product with all inputs, then at every place of the sequence, one after
 // another, a product with the state (backward it is long, so its sum comes in pieces that are added) and a kernel of the cell. A persistent
 // kernel does all places at once.
-void passed(const char* name, Pass pass, StreamHandle stream, const Layers& l, const Sequences& x) {
+void passed(const char* name, Direction pass, StreamHandle stream, const Layers& l, const Sequences& x) {
   static KernelName& cell = *new KernelName("cuDNN recurrent layers, cell");
   static KernelName& pieces = *new KernelName("cuDNN recurrent layers, pieces of a sum");
   const std::int64_t gates = l.gates() * l.hidden;
@@ -105,7 +105,7 @@ void passed(const char* name, Pass pass, StreamHandle stream, const Layers& l, c
     const std::int64_t in = l.in(layer) + (at_once ? l.out() : 0);
     multiplied(name, stream, of_type(l, {.m = std::int64_t(x.length) * x.batch, .n = gates, .k = in, .batch = l.ways()}));
     if (at_once) continue;
-    const bool back = pass == Pass::backward;
+    const bool back = pass == Direction::backward;
     const ProductShape state = of_type(l, {.m = x.batch, .n = back ? l.out() : gates, .k = back ? gates : l.out()});
     const std::uint64_t bytes = std::uint64_t(x.batch) * std::uint64_t(gates + 2 * l.hidden) * l.element();
     constexpr unsigned threads = 256;
@@ -202,12 +202,12 @@ int cudnnGetRNNTempSpaceSizes(const void*, const Layers* l, int mode, const Sequ
 }
 
 int cudnnRNNForward(const void* handle, const Layers* l, int, const int*, const Sequences* x, const void*, const Sequences*, void*) {
-  passed("cuDNN recurrent layers, forward", Pass::forward, stream_of_handle(handle), *l, *x);
+  passed("cuDNN recurrent layers, forward", Direction::forward, stream_of_handle(handle), *l, *x);
   return ok;
 }
 int cudnnRNNBackwardData_v8(const void* handle, const Layers* l, const int*, const Sequences*, const void*, const void*,
                             const Sequences* x) {
-  passed("cuDNN recurrent layers, backward of the data", Pass::backward, stream_of_handle(handle), *l, *x);
+  passed("cuDNN recurrent layers, backward of the data", Direction::backward, stream_of_handle(handle), *l, *x);
   return ok;
 }
 int cudnnRNNBackwardWeights_v8(const void* handle, const Layers* l, int, const int*, const Sequences* x) {

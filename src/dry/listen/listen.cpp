@@ -52,7 +52,7 @@ thread_local std::uint32_t listening_scope = 0;
 void heard(void* p, std::int64_t bytes, std::size_t allocated, std::size_t reserved, std::uint16_t where) {
   const unsigned device = where >> 8;
   if ((where & 0xff) != kind_cuda || (!raises_a_peak(device, allocated, reserved) && peaks_alone())) return;
-  Block block{};
+  BlockChange block{};
   block.address = reinterpret_cast<std::uint64_t>(p);
   block.bytes = bytes;
   block.allocated = allocated;

@@ -62,34 +62,34 @@ std::vector<Source> sources_of(const ParamSpec& s, const Decoder& d, const Names
   const auto norm = [&](const std::string& name) { return std::vector<Source>{{name, s.shape[0], false, d.norms_less_one}}; };
   const auto matrix = [&](const std::string& name) { return std::vector<Source>{{name, s.shape[0], gpt2}}; };  // GPT-2's lie [in, out]
   switch (s.role) {
-    case Role::embedding: return whole(names.stem + (gpt2 ? "wte.weight" : "embed_tokens.weight"));
-    case Role::positions: return whole(names.stem + "wpe.weight");
-    case Role::norm1: return norm(block + (gpt2 ? "ln_1.weight" : "input_layernorm.weight"));
-    case Role::norm1_bias: return whole(block + "ln_1.bias");
-    case Role::qkv:
+    case WeightRole::embedding: return whole(names.stem + (gpt2 ? "wte.weight" : "embed_tokens.weight"));
+    case WeightRole::positions: return whole(names.stem + "wpe.weight");
+    case WeightRole::norm1: return norm(block + (gpt2 ? "ln_1.weight" : "input_layernorm.weight"));
+    case WeightRole::norm1_bias: return whole(block + "ln_1.bias");
+    case WeightRole::qkv:
       return gpt2 ? matrix(attention + "c_attn.weight") : names.fused ? whole(attention + "qkv_proj.weight") : stacked("weight");
-    case Role::qkv_bias: return gpt2 ? whole(attention + "c_attn.bias") : stacked("bias");
-    case Role::q_norm: return norm(attention + "q_norm.weight");
-    case Role::k_norm: return norm(attention + "k_norm.weight");
-    case Role::out: return matrix(attention + (gpt2 ? "c_proj.weight" : "o_proj.weight"));
-    case Role::out_bias: return whole(attention + (gpt2 ? "c_proj.bias" : "o_proj.bias"));
-    case Role::norm1_after: return norm(block + "post_attention_layernorm.weight");
-    case Role::norm2:
+    case WeightRole::qkv_bias: return gpt2 ? whole(attention + "c_attn.bias") : stacked("bias");
+    case WeightRole::q_norm: return norm(attention + "q_norm.weight");
+    case WeightRole::k_norm: return norm(attention + "k_norm.weight");
+    case WeightRole::out: return matrix(attention + (gpt2 ? "c_proj.weight" : "o_proj.weight"));
+    case WeightRole::out_bias: return whole(attention + (gpt2 ? "c_proj.bias" : "o_proj.bias"));
+    case WeightRole::norm1_after: return norm(block + "post_attention_layernorm.weight");
+    case WeightRole::norm2:
       return norm(block + (gpt2 ? "ln_2.weight" : d.norms_after ? "pre_feedforward_layernorm.weight" : "post_attention_layernorm.weight"));
-    case Role::norm2_bias: return whole(block + "ln_2.bias");
-    case Role::gate_up:
+    case WeightRole::norm2_bias: return whole(block + "ln_2.bias");
+    case WeightRole::gate_up:
       if (gpt2) return matrix(block + "mlp.c_fc.weight");
       if (names.fused) return whole(block + "mlp.gate_up_proj.weight");
       return {{block + "mlp.gate_proj.weight", ffn}, {block + "mlp.up_proj.weight", ffn}};
-    case Role::gate_up_bias:
+    case WeightRole::gate_up_bias:
       if (gpt2) return whole(block + "mlp.c_fc.bias");
       return {{block + "mlp.gate_proj.bias", ffn}, {block + "mlp.up_proj.bias", ffn}};
-    case Role::down: return matrix(block + (gpt2 ? "mlp.c_proj.weight" : "mlp.down_proj.weight"));
-    case Role::down_bias: return whole(block + (gpt2 ? "mlp.c_proj.bias" : "mlp.down_proj.bias"));
-    case Role::norm2_after: return norm(block + "post_feedforward_layernorm.weight");
-    case Role::final_norm: return norm(names.stem + (gpt2 ? "ln_f.weight" : "norm.weight"));
-    case Role::final_norm_bias: return whole(names.stem + "ln_f.bias");
-    case Role::head: return whole(names.head);
+    case WeightRole::down: return matrix(block + (gpt2 ? "mlp.c_proj.weight" : "mlp.down_proj.weight"));
+    case WeightRole::down_bias: return whole(block + (gpt2 ? "mlp.c_proj.bias" : "mlp.down_proj.bias"));
+    case WeightRole::norm2_after: return norm(block + "post_feedforward_layernorm.weight");
+    case WeightRole::final_norm: return norm(names.stem + (gpt2 ? "ln_f.weight" : "norm.weight"));
+    case WeightRole::final_norm_bias: return whole(names.stem + "ln_f.bias");
+    case WeightRole::head: return whole(names.head);
     default: break;  // a part of models that are only counted
   }
   throw Error(Code::unsupported, fmt::format("the files of {} have no name for {}", names.family, s.full_name()));

@@ -70,14 +70,14 @@ At kind_of(const OpCall& op, std::int64_t head_dim) {
 // How much longer than its arithmetic a product takes because of its shape: tiles of its output come in waves over the card's units, and the last
 // wave is as long as a full one. Libraries have tiles of several sizes, the smaller ones slower, and cut sums into pieces. 1: nothing is lost.
 double tiled(const Sides& s, int units) {
-  struct Tile {
+  struct TileSides {
     double m, n, speed;
   };
-  constexpr Tile tiles[] = {{256, 128, 1}, {128, 256, 1}, {128, 128, 0.98}, {128, 64, 0.97}, {64, 128, 0.97}, {64, 64, 0.94}};
+  constexpr TileSides tiles[] = {{256, 128, 1}, {128, 256, 1}, {128, 128, 0.98}, {128, 64, 0.97}, {64, 128, 0.97}, {64, 64, 0.94}};
   constexpr double step_k = 64, least_k = 128;
   const auto m = double(s.m), n = double(s.n), k = double(s.k), batch = double(s.batch);
   double best = std::numeric_limits<double>::infinity();
-  for (const Tile& t : tiles)
+  for (const TileSides& t : tiles)
     for (const double pieces : {1, 2, 3, 4, 6, 8, 16}) {
       const double depth = std::ceil(k / pieces / step_k) * step_k;
       if (pieces > 1 && depth < least_k) break;

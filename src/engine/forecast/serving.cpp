@@ -10,7 +10,7 @@ namespace headroom::engine {
 
 bool WeightFormat::quantises(const ParamSpec& s) const {
   if (as == WeightsAs::precision || as == WeightsAs::checkpoint) return false;
-  return s.layer >= 0 && s.multiplied && s.role != Role::router && (!experts_only || s.experts > 0);
+  return s.layer >= 0 && s.multiplied && s.role != WeightRole::router && (!experts_only || s.experts > 0);
 }
 
 bool WeightFormat::quantises_product(const std::vector<ParamSpec>& weights, const Name& op) const {
@@ -18,7 +18,7 @@ bool WeightFormat::quantises_product(const std::vector<ParamSpec>& weights, cons
   for (const ParamSpec& s : weights)
     if (s.layer == op.layer && s.multiplied && s.is_of(op.text)) return quantises(s);
   ParamSpec part{};  // of a matrix that is neither the router's nor the experts'
-  part.role = Role::other, part.layer = op.layer, part.multiplied = true;
+  part.role = WeightRole::other, part.layer = op.layer, part.multiplied = true;
   return quantises(part);
 }
 

@@ -62,7 +62,7 @@ class Kinds {  // numbers different ops
   std::unordered_multimap<std::uint64_t, std::uint32_t> known_;
 };
 
-struct Run {  // a dry run with everything that its trace points to
+struct TracedRun {  // a dry run with everything that its trace points to
   Ledger ledger;
   Walk walk;
   Arena arena{&ledger};
@@ -70,7 +70,7 @@ struct Run {  // a dry run with everything that its trace points to
   dist::DryComm comm;
   std::optional<Training> step;
 
-  Run(const Recipe& r, const Device& device, int workers)
+  TracedRun(const Recipe& r, const Device& device, int workers)
       : ctx{arena, device}, comm(0, r.ranks.count, device.ceilings.link_bytes_per_s, [this] { return walk.steps.size(); }) {
     ctx.dry_workers = workers;
     ctx.walk = &walk;
@@ -83,7 +83,7 @@ struct Run {  // a dry run with everything that its trace points to
 Trace walked_trace(const Recipe& recipe, const Device& device, int workers, Ledger* ledger, Walk* walk) {
   stop_if_interrupted();                  // a model of thousands of layers takes a second, and commands ask for dozens
   thread_local std::size_t most_ops = 0;  // of the run before: they are much alike
-  const auto run = std::make_shared<Run>(recipe, device, workers);
+  const auto run = std::make_shared<TracedRun>(recipe, device, workers);
   run->walk.steps.reserve(most_ops);
   Trace t;
   t.standing = run->ledger.events().size();

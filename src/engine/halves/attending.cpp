@@ -47,9 +47,9 @@ void Attending::last(Products& p, const ParamStore::Lease& w, const AttentionSav
                      Context& ctx) const {
   {
     auto scope = ctx.arena.scope();
-    p.forward({"attention.out", layer}, p.read(Quantised::o, all.o, Copies::as_is), Role::out, to, add);
+    p.forward({"attention.out", layer}, p.read(Quantised::o, all.o, Copies::as_is), WeightRole::out, to, add);
   }
-  if (shape.out_bias) bias::add(to, w[Role::out_bias].w, ctx);
+  if (shape.out_bias) bias::add(to, w[WeightRole::out_bias].w, ctx);
 }
 
 }  // namespace headroom::engine

@@ -15,9 +15,9 @@ struct AttentionSaved : HalfSaved {
 
 struct Attending : InBlock {
   static constexpr HalfWords words{.module = "attention",
-                                   .norm = Role::norm1,
-                                   .norm_bias = Role::norm1_bias,
-                                   .norm_after = Role::norm1_after,
+                                   .norm = WeightRole::norm1,
+                                   .norm_bias = WeightRole::norm1_bias,
+                                   .norm_after = WeightRole::norm1_after,
                                    .reads = Quantised::norm1,
                                    .rstd = "norm1.rstd",
                                    .mean = "norm1.mean",
@@ -63,8 +63,8 @@ void Attending::attend_backward(Products& p, const AttentionSaved& all, const Te
   {
     auto copies = ctx.arena.scope();
     const Read read = p.read(Quantised::d_attention, dy, Copies::both);
-    p.dw({"attention.out.dw", layer}, read, p.read(Quantised::o, all.o, Copies::transposed), Role::out);
-    p.dx({"attention.out.dx", layer}, read, Role::out, d_o);
+    p.dw({"attention.out.dw", layer}, read, p.read(Quantised::o, all.o, Copies::transposed), WeightRole::out);
+    p.dx({"attention.out.dx", layer}, read, WeightRole::out, d_o);
     if (p.quantised()) p.finish();  // what it reads ends here, and its weight has been used for the last time
   }
   const Heads x = at();

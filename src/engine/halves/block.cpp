@@ -2,7 +2,7 @@
 
 namespace headroom::engine {
 
-Block block_of(const Attending& a, const FeedForward& f) {
+DecoderBlock block_of(const Attending& a, const FeedForward& f) {
   const InBlock at = a;
   InBlock of_experts = at;
   of_experts.products.experts_of_token = f.experts_of_token;
@@ -11,7 +11,7 @@ Block block_of(const Attending& a, const FeedForward& f) {
           .ffn = {f.experts > 0 ? decltype(FeedForwardHalf::half)(Half<Experts>{{of_experts, f}}) : Half<Dense>{{at, f}}}};
 }
 
-Tensor Block::make(const char* name, Context& ctx) const {
+Tensor DecoderBlock::make(const char* name, Context& ctx) const {
   return ctx.arena.make({name, at.layer}, at.stored(), {at.rows, at.decoder.width});
 }
 
@@ -22,20 +22,20 @@ Tensor norm_of(const BlockSaved& s) {
 }  // namespace
 
 // One norm for both halves: its result is there until both have read it, and its gradient until both have added to it.
-Lent Block::lent(const BlockSaved& kept, Pass pass, Context& ctx) const {
+Lent DecoderBlock::lent(const BlockSaved& kept, Pass pass, Context& ctx) const {
   if (!at.decoder.one_norm) return {};
   const Tensor n = norm_of(kept);
   return {n ? n : make("norm1.y", ctx), pass == Pass::backward ? make("norm1.dy", ctx) : Tensor()};
 }
 
-void Block::add_up(Context& ctx) const {
+void DecoderBlock::add_up(Context& ctx) const {
   if (shared_by == 1) return;
   check(ctx.dry(), Code::unsupported, "block: sums of ranks that share it are counted, not made");
   const double bytes = double(at.rows * at.decoder.width) * double(size_of(at.stored()));
   const auto op = ctx.note({"all_reduce", at.layer}, at.products.formats.stored, {0, 0, 2 * bytes * double(shared_by - 1) / shared_by});
 }
 
-BlockSaved Block::make_kept(Keep keep, Context& ctx) const {
+BlockSaved DecoderBlock::make_kept(Keep keep, Context& ctx) const {
   BlockSaved s;
   s.attention = attention.make_kept(set_of(keep), ctx);
   if (keep != Keep::input) s.h = make("h", ctx);
@@ -43,7 +43,7 @@ BlockSaved Block::make_kept(Keep keep, Context& ctx) const {
   return s;
 }
 
-void Block::forward(const Tensor& x, const ParamStore::Lease& w, const BlockSaved& kept, const Tensor& y, Context& ctx) const {
+void DecoderBlock::forward(const Tensor& x, const ParamStore::Lease& w, const BlockSaved& kept, const Tensor& y, Context& ctx) const {
   auto scope = ctx.arena.scope();
   const Tensor h = kept.h ? kept.h : make("h", ctx);
   const Lent one_norm = lent(kept, Pass::forward, ctx);
@@ -57,8 +57,8 @@ void Block::forward(const Tensor& x, const ParamStore::Lease& w, const BlockSave
   add_up(ctx);
 }
 
-void Block::backward(const Tensor& x, const ParamStore::Lease& w, const BlockSaved& kept, const Tensor& d, Gradient into_dw,
-                     Context& ctx) const {
+void DecoderBlock::backward(const Tensor& x, const ParamStore::Lease& w, const BlockSaved& kept, const Tensor& d, Gradient into_dw,
+                            Context& ctx) const {
   auto scope = ctx.arena.scope();
   Tensor h = kept.h;
   AttentionHalf::Saved again;

@@ -45,7 +45,7 @@ struct BlockSaved {
   FeedForwardHalf::Saved ffn;
 };
 
-struct Block {
+struct DecoderBlock {
   InBlock at;
   AttentionHalf attention;
   FeedForwardHalf ffn;
@@ -61,6 +61,6 @@ struct Block {
   void add_up(Context&) const;
 };
 
-Block block_of(const Attending&, const FeedForward&);
+DecoderBlock block_of(const Attending&, const FeedForward&);
 
 }  // namespace headroom::engine

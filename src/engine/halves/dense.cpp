@@ -43,11 +43,11 @@ bool Dense::as_made(quantise::Of of, Context& ctx) const {
 }
 
 void Dense::first(Products& p, const Read& in, const Saved& all, const Saved&, Context&) const {
-  p.forward({"ffn.gate_up", layer}, in, Role::gate_up, all.gate_up);
+  p.forward({"ffn.gate_up", layer}, in, WeightRole::gate_up, all.gate_up);
 }
 
 void Dense::middle(Products&, const ParamStore::Lease& w, const Saved& all, const Saved& have, Context& ctx) const {
-  if (shape.bias && multiplies(have)) bias::add(all.gate_up, w[Role::gate_up_bias].w, ctx);
+  if (shape.bias && multiplies(have)) bias::add(all.gate_up, w[WeightRole::gate_up_bias].w, ctx);
   if (have.gate_up_fp8)
     quantise::dequantise(have.gate_up_fp8, all.gate_up, ctx, {"ffn.gate_up.again", layer});
   else if (all.gate_up_fp8)
@@ -61,28 +61,28 @@ void Dense::last(Products& p, const ParamStore::Lease& w, const Saved& all, cons
     auto scope = ctx.arena.scope();
     const quantise::Request from = made ? quantise::Request{.x = all.gate_up, .of = quantise::Of::swiglu} : quantise::Request{all.act};
     const Read x = p.read_missing(Quantised::act, from, true, all.act_fp8);
-    p.forward({"ffn.down", layer}, x, Role::down, to, add);
+    p.forward({"ffn.down", layer}, x, WeightRole::down, to, add);
   }
-  if (shape.bias) bias::add(to, w[Role::down_bias].w, ctx);
+  if (shape.bias) bias::add(to, w[WeightRole::down_bias].w, ctx);
 }
 
 Read Dense::backward(Products& p, const ParamStore::Lease& w, const Saved& all, const Tensor& dy, Gradient into_dw, Context& ctx) const {
-  if (shape.bias) bias::backward(dy, w[Role::down_bias].dw, into_dw, ctx);
+  if (shape.bias) bias::backward(dy, w[WeightRole::down_bias].dw, into_dw, ctx);
   const bool made = as_made(quantise::Of::swiglu, ctx) && as_made(quantise::Of::swiglu_gradient, ctx);  // then gate_up stays what it was
   {
     auto scope = ctx.arena.scope();
     const bool in_place = !all.act_kept || p.quantised();  // what is kept in fp8 lies elsewhere
     const Tensor dact = in_place ? all.act : ctx.arena.make({"ffn.dact", layer}, all.act.dtype, all.act.shape);
     const Read read = p.read(Quantised::d_ffn, dy, Copies::both);
-    p.dx({"ffn.down.dx", layer}, read, Role::down, dact);
+    p.dx({"ffn.down.dx", layer}, read, WeightRole::down, dact);
     if (!made) activate_backward(shape, all.gate_up, dact, all.act_kept ? Tensor() : all.act, ctx);  // in the place of its gradient
     const Read act = all.act_fp8 ? Read{{}, {}, all.act_fp8}
                      : made      ? p.read(Quantised::act, {.x = all.gate_up, .of = quantise::Of::swiglu}, Copies::transposed)
                                  : p.read(Quantised::act, all.act, Copies::transposed);
-    p.dw({"ffn.down.dw", layer}, read, act, Role::down);
+    p.dw({"ffn.down.dw", layer}, read, act, WeightRole::down);
     if (p.quantised()) p.finish();  // what it reads ends here, and its weight has been used for the last time
   }
-  if (shape.bias) bias::backward(all.gate_up, w[Role::gate_up_bias].dw, into_dw, ctx);
+  if (shape.bias) bias::backward(all.gate_up, w[WeightRole::gate_up_bias].dw, into_dw, ctx);
   return made ? p.read(Quantised::d_gate_up, {.x = all.gate_up, .of = quantise::Of::swiglu_gradient, .dact = all.act}, Copies::both)
               : p.read(Quantised::d_gate_up, all.gate_up, Copies::both);
 }

@@ -17,9 +17,9 @@ struct Dense : InBlock {
     Scaled act_fp8;  // transposed, as n_fp8
   };
   static constexpr HalfWords words{.module = "feed-forward",
-                                   .norm = Role::norm2,
-                                   .norm_bias = Role::norm2_bias,
-                                   .norm_after = Role::norm2_after,
+                                   .norm = WeightRole::norm2,
+                                   .norm_bias = WeightRole::norm2_bias,
+                                   .norm_after = WeightRole::norm2_after,
                                    .reads = Quantised::norm2,
                                    .rstd = "norm2.rstd",
                                    .mean = "norm2.mean",
@@ -44,9 +44,9 @@ struct Dense : InBlock {
   // in fp8 for 8-bit copies.
   Read backward(Products&, const ParamStore::Lease&, const Saved& all, const Tensor& dy, Gradient into_dw, Context&) const;
 
-  void first_dw(Products& p, const Read& d, const Read& n) const { p.dw({"ffn.gate_up.dw", layer}, d, n, Role::gate_up); }
+  void first_dw(Products& p, const Read& d, const Read& n) const { p.dw({"ffn.gate_up.dw", layer}, d, n, WeightRole::gate_up); }
   void first_dx(Products& p, const Read& d, const Tensor& to, Gradient into, Context&) const {
-    p.dx({"ffn.gate_up.dx", layer}, d, Role::gate_up, to, into);
+    p.dx({"ffn.gate_up.dx", layer}, d, WeightRole::gate_up, to, into);
   }
 
  private:

@@ -35,29 +35,29 @@ void Experts::complete(Saved& s, Pass, Context& ctx) const {
 
 void Experts::first(Products& p, const Read& in, const Saved& all, const Saved& have, Context& ctx) const {
   if (!have.gate_up) {
-    p.forward({"router", layer}, in, Role::router, all.routing.logits);
+    p.forward({"router", layer}, in, WeightRole::router, all.routing.logits);
     experts::choose(all.routing, ctx, {"router.choose", layer});
   }
   experts::gather(in.x, all.routing, all.x, ctx, {"experts.x", layer});
   if (have.gate_up) return;
-  p.forward({"experts.gate_up", layer}, {all.x}, Role::experts_gate_up, all.gate_up);
-  if (shared()) p.forward({"shared.gate_up", layer}, in, Role::shared_gate_up, all.shared_gate_up);
+  p.forward({"experts.gate_up", layer}, {all.x}, WeightRole::experts_gate_up, all.gate_up);
+  if (shared()) p.forward({"shared.gate_up", layer}, in, WeightRole::shared_gate_up, all.shared_gate_up);
 }
 
 void Experts::middle(Products& p, const ParamStore::Lease&, const Saved& all, const Saved& have, Context& ctx) const {
   if (have.routed_y) return;
   activate(shape, all.gate_up, all.act, ctx);
-  p.forward({"experts.down", layer}, {all.act}, Role::experts_down, all.routed_y);
+  p.forward({"experts.down", layer}, {all.act}, WeightRole::experts_down, all.routed_y);
   if (!shape.shared_gate) return;
   activate(shape, all.shared_gate_up, all.shared_act, ctx);
-  p.forward({"shared.down", layer}, {all.shared_act}, Role::shared_down, all.shared_y);
+  p.forward({"shared.down", layer}, {all.shared_act}, WeightRole::shared_down, all.shared_y);
 }
 
 void Experts::last(Products& p, const ParamStore::Lease&, const Saved& all, const Tensor& to, const Tensor& add, Context& ctx) const {
   const bool adds = shared() && !shape.shared_gate;
   if (adds) {
     activate(shape, all.shared_gate_up, all.shared_act, ctx);
-    p.forward({"shared.down", layer}, {all.shared_act}, Role::shared_down, to, add);
+    p.forward({"shared.down", layer}, {all.shared_act}, WeightRole::shared_down, to, add);
   }
   experts::combine({all.routed_y, all.shared_y, adds ? to : add, to}, all.routing, ctx, {"experts.combine", layer});
 }
@@ -68,7 +68,7 @@ Experts::Gradients Experts::backward(Products& p, const ParamStore::Lease&, cons
                dlogits = ctx.arena.make({"router.dlogits", layer}, DType::f32, all.routing.logits.shape);
   experts::combine_backward(dy, all.routed_y, all.routing, d_routed, dlogits, ctx, {"experts.dy", layer});
   // To the gradient of what the activation took, in its place.
-  const auto through_act = [&](const char* dact_name, const char* dx, const char* dw, const Tensor& d, Role down, const Tensor& in,
+  const auto through_act = [&](const char* dact_name, const char* dx, const char* dw, const Tensor& d, WeightRole down, const Tensor& in,
                                const Tensor& act) {
     auto scope = ctx.arena.scope();
     const Tensor dact = all.act_kept ? ctx.arena.make({dact_name, layer}, stored(), act.shape) : act;
@@ -76,21 +76,22 @@ Experts::Gradients Experts::backward(Products& p, const ParamStore::Lease&, cons
     activate_backward(shape, in, dact, all.act_kept ? Tensor() : act, ctx);
     p.dw({dw, layer}, {d}, {act}, down);
   };
-  through_act("experts.dact", "experts.down.dx", "experts.down.dw", d_routed, Role::experts_down, all.gate_up, all.act);
-  p.dw({"experts.gate_up.dw", layer}, {all.gate_up}, {all.x}, Role::experts_gate_up);
-  p.dx({"experts.gate_up.dx", layer}, {all.gate_up}, Role::experts_gate_up, all.x);  // in the place of what it read
-  if (shared()) through_act("shared.dact", "shared.down.dx", "shared.down.dw", dy, Role::shared_down, all.shared_gate_up, all.shared_act);
+  through_act("experts.dact", "experts.down.dx", "experts.down.dw", d_routed, WeightRole::experts_down, all.gate_up, all.act);
+  p.dw({"experts.gate_up.dw", layer}, {all.gate_up}, {all.x}, WeightRole::experts_gate_up);
+  p.dx({"experts.gate_up.dx", layer}, {all.gate_up}, WeightRole::experts_gate_up, all.x);  // in the place of what it read
+  if (shared())
+    through_act("shared.dact", "shared.down.dx", "shared.down.dw", dy, WeightRole::shared_down, all.shared_gate_up, all.shared_act);
   return {Tensor(dlogits.data, stored(), dlogits.shape), all.shared_gate_up, all.x, all.routing};  // rounded in its place
 }
 
 void Experts::first_dw(Products& p, const Gradients& d, const Read& n) const {
-  if (shared()) p.dw({"shared.gate_up.dw", layer}, {d.shared_gate_up}, n, Role::shared_gate_up);
-  p.dw({"router.dw", layer}, {d.logits}, n, Role::router);
+  if (shared()) p.dw({"shared.gate_up.dw", layer}, {d.shared_gate_up}, n, WeightRole::shared_gate_up);
+  p.dw({"router.dw", layer}, {d.logits}, n, WeightRole::router);
 }
 
 void Experts::first_dx(Products& p, const Gradients& d, const Tensor& to, Gradient into, Context& ctx) const {
-  p.dx({"router.dx", layer}, {d.logits}, Role::router, to, into);
-  if (shared()) p.dx({"shared.gate_up.dx", layer}, {d.shared_gate_up}, Role::shared_gate_up, to, Gradient::accumulate);
+  p.dx({"router.dx", layer}, {d.logits}, WeightRole::router, to, into);
+  if (shared()) p.dx({"shared.gate_up.dx", layer}, {d.shared_gate_up}, WeightRole::shared_gate_up, to, Gradient::accumulate);
   experts::gather_backward(d.x, d.routing, to, ctx, {"experts.dx", layer});
 }
 

@@ -29,14 +29,14 @@ GroupedAttention::Views GroupedAttention::norm_heads(const Tensor& qkv, const Pa
   Views turned = views_of(ctx.arena.make({"attention.qk", layer}, qkv.dtype, {qkv.shape[0], shape.q_width() + shape.k_width()}));
   turned.heads.v = raw.heads.v;
   if (shape.norm == HeadNorm::each) {
-    head_norm::forward({raw.heads.q, w[Role::q_norm].w, rope_table, turned.heads.q, eps, positions}, ctx);
-    head_norm::forward({raw.heads.k, w[Role::k_norm].w, rope_table, turned.heads.k, eps, positions}, ctx);
+    head_norm::forward({raw.heads.q, w[WeightRole::q_norm].w, rope_table, turned.heads.q, eps, positions}, ctx);
+    head_norm::forward({raw.heads.k, w[WeightRole::k_norm].w, rope_table, turned.heads.k, eps, positions}, ctx);
     return turned;
   }
   turned.q_rstd = ctx.arena.make({"q_norm.rstd", layer}, DType::f32, {rows});
   turned.k_rstd = ctx.arena.make({"k_norm.rstd", layer}, DType::f32, {rows});
-  rmsnorm::forward({raw.q_rows, w[Role::q_norm].w, turned.q_rows, turned.q_rstd, eps}, ctx);
-  rmsnorm::forward({raw.k_rows, w[Role::k_norm].w, turned.k_rows, turned.k_rstd, eps}, ctx);
+  rmsnorm::forward({raw.q_rows, w[WeightRole::q_norm].w, turned.q_rows, turned.q_rstd, eps}, ctx);
+  rmsnorm::forward({raw.k_rows, w[WeightRole::k_norm].w, turned.k_rows, turned.k_rstd, eps}, ctx);
   turn(turned.qk, rope::Turn::forward, ctx);
   return turned;
 }
@@ -44,7 +44,7 @@ GroupedAttention::Views GroupedAttention::norm_heads(const Tensor& qkv, const Pa
 // d: in: the gradients of q and k as attention saw them; out: of what their norms took, x.
 void GroupedAttention::norm_backward(const Views& x, const Views& d, const ParamStore::Lease& w, Gradient into_dw, Context& ctx) const {
   const auto eps = float(decoder.norm_eps);
-  const Weight q = w[Role::q_norm], k = w[Role::k_norm];
+  const Weight q = w[WeightRole::q_norm], k = w[WeightRole::k_norm];
   if (shape.norm == HeadNorm::each) {
     head_norm::backward({x.heads.q, q.w, rope_table, d.heads.q, q.dw, into_dw, eps, positions}, ctx);
     head_norm::backward({x.heads.k, k.w, rope_table, d.heads.k, k.dw, into_dw, eps, positions}, ctx);
@@ -69,14 +69,14 @@ void GroupedAttention::complete(Saved& s, Pass, Context& ctx) const {
 }
 
 void GroupedAttention::first(Products& p, const Read& in, const Saved& all, const Saved&, Context&) const {
-  p.forward({"attention.qkv", layer}, in, Role::qkv, all.qkv);
+  p.forward({"attention.qkv", layer}, in, WeightRole::qkv, all.qkv);
 }
 
 void GroupedAttention::middle(Products&, const ParamStore::Lease& w, const Saved& all, const Saved& have, Context& ctx) const {
   const Views x = views_of(all.qkv);
   const bool normed = shape.norm != HeadNorm::none;
   if (!have.qkv) {
-    if (shape.qkv_bias) bias::add(all.qkv, w[Role::qkv_bias].w, ctx);
+    if (shape.qkv_bias) bias::add(all.qkv, w[WeightRole::qkv_bias].w, ctx);
     if (!normed) turn(x.qk, rope::Turn::forward, ctx);
   }
   if (!attends(all, have)) return;
@@ -86,7 +86,7 @@ void GroupedAttention::middle(Products&, const ParamStore::Lease& w, const Saved
 
 Read GroupedAttention::backward(Products& p, const ParamStore::Lease& w, const Saved& all, const Tensor& dy, Gradient into_dw,
                                 Context& ctx) const {
-  if (shape.out_bias) bias::backward(dy, w[Role::out_bias].dw, into_dw, ctx);
+  if (shape.out_bias) bias::backward(dy, w[WeightRole::out_bias].dw, into_dw, ctx);
   const Tensor dqkv = ctx.arena.make({"attention.dqkv", layer}, all.qkv.dtype, all.qkv.shape);
   {
     auto inner = ctx.arena.scope();
@@ -105,7 +105,7 @@ Read GroupedAttention::backward(Products& p, const ParamStore::Lease& w, const S
         ctx);
     normed ? norm_backward(x, d, w, into_dw, ctx) : turn(d.qk, rope::Turn::back, ctx);
   }
-  if (shape.qkv_bias) bias::backward(dqkv, w[Role::qkv_bias].dw, into_dw, ctx);
+  if (shape.qkv_bias) bias::backward(dqkv, w[WeightRole::qkv_bias].dw, into_dw, ctx);
   return p.read(Quantised::d_qkv, dqkv, Copies::both);
 }
 

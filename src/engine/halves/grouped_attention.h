@@ -16,9 +16,9 @@ struct GroupedAttention : Attending {
   void first(Products&, const Read& in, const Saved& all, const Saved& have, Context&) const;
   void middle(Products&, const ParamStore::Lease&, const Saved& all, const Saved& have, Context&) const;
   Read backward(Products&, const ParamStore::Lease&, const Saved& all, const Tensor& dy, Gradient into_dw, Context&) const;
-  void first_dw(Products& p, const Read& d, const Read& n) const { p.dw({"attention.qkv.dw", layer}, d, n, Role::qkv); }
+  void first_dw(Products& p, const Read& d, const Read& n) const { p.dw({"attention.qkv.dw", layer}, d, n, WeightRole::qkv); }
   void first_dx(Products& p, const Read& d, const Tensor& to, Gradient into, Context&) const {
-    p.dx({"attention.qkv.dx", layer}, d, Role::qkv, to, into);
+    p.dx({"attention.qkv.dx", layer}, d, WeightRole::qkv, to, into);
   }
 
  private:

@@ -34,7 +34,7 @@ struct HalfSaved {
 
 struct HalfWords {  // names of tensors and ops, and which weights a half leases
   const char* module;
-  Role norm, norm_bias, norm_after;
+  WeightRole norm, norm_bias, norm_after;
   Quantised reads;  // what the first product reads
   const char *rstd, *mean, *n, *dn, *after_rstd, *after_mean, *y, *dy, *after;
 };
@@ -64,13 +64,13 @@ struct Half {
   void backward(const Tensor& x, const ParamStore::Lease&, const Saved& all, const Tensor& d, Gradient into_dw, Context&) const;
 
  private:
-  static constexpr bool is_second = Core::words.norm == Role::norm2;
+  static constexpr bool is_second = Core::words.norm == WeightRole::norm2;
   static constexpr HalfWords words = Core::words;
   const Decoder& decoder() const { return core.decoder; }
   bool normed() const { return is_second ? decoder().ffn_norm() : decoder().norms_before; }  // by a norm of its own
   Norm before() const { return {decoder(), words.norm, words.norm_bias, {words.rstd, core.layer}, {words.mean, core.layer}, core.rows}; }
   Norm after() const {
-    return {decoder(), words.norm_after, Role::other, {words.after_rstd, core.layer}, {words.after_mean, core.layer}, core.rows};
+    return {decoder(), words.norm_after, WeightRole::other, {words.after_rstd, core.layer}, {words.after_mean, core.layer}, core.rows};
   }
   bool as_made(Context& ctx) const { return normed() && before().as_made(core.products, ctx.device); }
   Tensor make(const char* name, Context& ctx) const {

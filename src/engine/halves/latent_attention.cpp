@@ -53,22 +53,22 @@ void LatentAttention::turn_heads(const Tensor& q, rope::Turn way, Context& ctx) 
 }
 
 void LatentAttention::first(Products& p, const Read& in, const Saved& all, const Saved&, Context&) const {
-  q_latent() ? p.forward({"attention.q_down", layer}, in, Role::q_down, all.q_latent)
-             : p.forward({"attention.q", layer}, in, Role::q_up, all.q);
-  p.forward({"attention.kv_down", layer}, in, Role::kv_down, all.kv_latent);
+  q_latent() ? p.forward({"attention.q_down", layer}, in, WeightRole::q_down, all.q_latent)
+             : p.forward({"attention.q", layer}, in, WeightRole::q_up, all.q);
+  p.forward({"attention.kv_down", layer}, in, WeightRole::kv_down, all.kv_latent);
 }
 
 void LatentAttention::middle(Products& p, const ParamStore::Lease& w, const Saved& all, const Saved& have, Context& ctx) const {
-  const auto norm = [&](const Tensor& x, Role weight, const Tensor& y, const Tensor& rstd) {
+  const auto norm = [&](const Tensor& x, WeightRole weight, const Tensor& y, const Tensor& rstd) {
     const Tensor of = matmul::part(x, 1, 0, y.shape[1]);
     rmsnorm::forward({of, w[weight].w, y, rstd, float(decoder.norm_eps)}, ctx);
   };
-  if (q_latent() && !have.q_normed) norm(all.q_latent, Role::q_latent_norm, all.q_normed, all.q_rstd);
-  if (!have.kv_normed) norm(all.kv_latent, Role::kv_latent_norm, all.kv_normed, all.kv_rstd);
+  if (q_latent() && !have.q_normed) norm(all.q_latent, WeightRole::q_latent_norm, all.q_normed, all.q_rstd);
+  if (!have.kv_normed) norm(all.kv_latent, WeightRole::kv_latent_norm, all.kv_normed, all.kv_rstd);
   if (!have.q) {
-    if (q_latent()) p.forward({"attention.q_up", layer}, {all.q_normed}, Role::q_up, all.q);
+    if (q_latent()) p.forward({"attention.q_up", layer}, {all.q_normed}, WeightRole::q_up, all.q);
     if (!absorbed) {
-      p.forward({"attention.kv_up", layer}, {all.kv_normed}, Role::kv_up, Tensor(all.k.data, stored(), {rows, up_width()}));
+      p.forward({"attention.kv_up", layer}, {all.kv_normed}, WeightRole::kv_up, Tensor(all.k.data, stored(), {rows, up_width()}));
       copy::join_heads(all.k, ctx, {"attention.k", layer});
     }
     turn_heads(all.q, rope::Turn::forward, ctx);
@@ -91,16 +91,16 @@ void LatentAttention::attend_absorbed(Products& p, const Saved& all, Context& ct
   const Tensor q = ctx.arena.make({"attention.q_absorbed", layer}, stored(), {rows, shape.heads * (rank + shape.rope_dim)});
   AttentionSaved of_latents = all;
   of_latents.o = ctx.arena.make({"attention.o_latent", layer}, stored(), {rows, shape.heads * rank});
-  p.each_head({"attention.k_absorb", layer}, Multiplied::dx, heads_of_rows(all.q, of_key), Role::kv_up, {0, of_key},
+  p.each_head({"attention.k_absorb", layer}, Multiplied::dx, heads_of_rows(all.q, of_key), WeightRole::kv_up, {0, of_key},
               heads_of_rows(q, rank));
   attend({Tensor(q.data, stored(), problem.q_shape()), {}, {}}, of_latents, ctx);
-  p.each_head({"attention.v_absorb", layer}, Multiplied::forward, heads_of_rows(of_latents.o, rank), Role::kv_up, {of_key, each},
+  p.each_head({"attention.v_absorb", layer}, Multiplied::forward, heads_of_rows(of_latents.o, rank), WeightRole::kv_up, {of_key, each},
               heads_of_rows(all.o, shape.value_dim));
 }
 
 LatentAttention::Gradients LatentAttention::backward(Products& p, const ParamStore::Lease& w, const Saved& all, const Tensor& dy,
                                                      Gradient into_dw, Context& ctx) const {
-  if (shape.out_bias) bias::backward(dy, w[Role::out_bias].dw, into_dw, ctx);
+  if (shape.out_bias) bias::backward(dy, w[WeightRole::out_bias].dw, into_dw, ctx);
   const std::int64_t q = shape.q_width();
   const Tensor d = ctx.arena.make({"attention.dqkv", layer}, stored(), {rows, 2 * q + shape.out_width()});
   const auto columns = [&](std::int64_t from, std::int64_t width) {  // one behind another, each contiguous
@@ -117,9 +117,9 @@ LatentAttention::Gradients LatentAttention::backward(Products& p, const ParamSto
   // Back through a product up and its norm. The gradient takes the place of what the product read, unless the product waits for the update.
   struct Latent {
     const Tensor &x, &normed, &rstd;
-    Role weight;
+    WeightRole weight;
   };
-  const auto down = [&](Name dw, Name dx, const Tensor& dup, Role up, const Latent& latent, const Tensor& to) {
+  const auto down = [&](Name dw, Name dx, const Tensor& dup, WeightRole up, const Latent& latent, const Tensor& to) {
     const Tensor& normed = latent.normed;
     p.dw(dw, {dup}, {normed}, up);
     const Tensor dnormed = p.waiting() ? ctx.arena.make({"attention.dlatent_norm", layer}, stored(), normed.shape) : normed;
@@ -129,23 +129,24 @@ LatentAttention::Gradients LatentAttention::backward(Products& p, const ParamSto
     rmsnorm::backward({x, scale.w, latent.rstd, dnormed, into, scale.dw, Gradient::overwrite, into_dw}, ctx);
   };
   Gradients to{dq, ctx.arena.make({"attention.dkv_latent", layer}, stored(), all.kv_latent.shape)};
-  down({"attention.kv_up.dw", layer}, {"attention.kv_up.dx", layer}, columns(q, up_width()), Role::kv_up,
-       {all.kv_latent, all.kv_normed, all.kv_rstd, Role::kv_latent_norm}, to.kv);
+  down({"attention.kv_up.dw", layer}, {"attention.kv_up.dx", layer}, columns(q, up_width()), WeightRole::kv_up,
+       {all.kv_latent, all.kv_normed, all.kv_rstd, WeightRole::kv_latent_norm}, to.kv);
   if (!q_latent()) return to;
   to.q = ctx.arena.make({"attention.dq_latent", layer}, stored(), all.q_latent.shape);
-  down({"attention.q_up.dw", layer}, {"attention.q_up.dx", layer}, dq, Role::q_up,
-       {all.q_latent, all.q_normed, all.q_rstd, Role::q_latent_norm}, to.q);
+  down({"attention.q_up.dw", layer}, {"attention.q_up.dx", layer}, dq, WeightRole::q_up,
+       {all.q_latent, all.q_normed, all.q_rstd, WeightRole::q_latent_norm}, to.q);
   return to;
 }
 
 void LatentAttention::first_dw(Products& p, const Gradients& d, const Read& n) const {
-  p.dw({"attention.kv_down.dw", layer}, {d.kv}, n, Role::kv_down);
-  q_latent() ? p.dw({"attention.q_down.dw", layer}, {d.q}, n, Role::q_down) : p.dw({"attention.q.dw", layer}, {d.q}, n, Role::q_up);
+  p.dw({"attention.kv_down.dw", layer}, {d.kv}, n, WeightRole::kv_down);
+  q_latent() ? p.dw({"attention.q_down.dw", layer}, {d.q}, n, WeightRole::q_down)
+             : p.dw({"attention.q.dw", layer}, {d.q}, n, WeightRole::q_up);
 }
 
 void LatentAttention::first_dx(Products& p, const Gradients& d, const Tensor& to, Gradient into, Context&) const {
-  p.dx({"attention.kv_down.dx", layer}, {d.kv}, Role::kv_down, to, into);
-  p.dx({q_latent() ? "attention.q_down.dx" : "attention.q.dx", layer}, {d.q}, q_latent() ? Role::q_down : Role::q_up, to,
+  p.dx({"attention.kv_down.dx", layer}, {d.kv}, WeightRole::kv_down, to, into);
+  p.dx({q_latent() ? "attention.q_down.dx" : "attention.q.dx", layer}, {d.q}, q_latent() ? WeightRole::q_down : WeightRole::q_up, to,
        Gradient::accumulate);
 }
 

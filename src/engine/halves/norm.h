@@ -17,7 +17,7 @@ struct NormStats {  // FP32 [rows]
 
 struct Norm {
   const Decoder& decoder;
-  Role weight, bias;  // bias: of LayerNorm
+  WeightRole weight, bias;  // bias: of LayerNorm
   Name rstd_name, mean_name;
   std::int64_t rows;
 

@@ -49,11 +49,11 @@ Standing all_of(const Tensor& t) {
   return {one, double(t.bytes()) - double(one.bytes())};
 }
 
-constexpr Quantised quantised_weight(Role role) {
-  return role == Role::qkv       ? Quantised::qkv
-         : role == Role::out     ? Quantised::out
-         : role == Role::gate_up ? Quantised::gate_up
-                                 : Quantised::down;
+constexpr Quantised quantised_weight(WeightRole role) {
+  return role == WeightRole::qkv       ? Quantised::qkv
+         : role == WeightRole::out     ? Quantised::out
+         : role == WeightRole::gate_up ? Quantised::gate_up
+                                       : Quantised::down;
 }
 
 ScaledFormat format_of(const Formats& f, Quantised which, bool transposed) {
@@ -111,7 +111,7 @@ Read Products::read_missing(Quantised which, const quantise::Request& from, bool
   return read(which, from, !transposed ? Copies::as_is : as_is ? Copies::both : Copies::transposed, transposed);
 }
 
-Scaled Products::weight(Role role, Copies copies) {
+Scaled Products::weight(WeightRole role, Copies copies) {
   const Read r = read(quantised_weight(role), weights_[role].w, copies);
   return copies == Copies::as_is ? r.as_is : r.transposed;
 }
@@ -121,7 +121,7 @@ void Products::multiply(Name name, Multiplied which, const matmul::Product& p, c
   if (with_.watch && !ctx_.dry()) with_.watch->product({name, which, a, b, p.c});
 }
 
-void Products::forward(Name name, const Read& x, Role role, const Tensor& y, const Tensor& add) {
+void Products::forward(Name name, const Read& x, WeightRole role, const Tensor& y, const Tensor& add) {
   auto scope = ctx_.arena.scope();
   const Weight weight_of = weights_[role];
   const auto [w, more] = standing(weight_of.w, weight_of.held_bytes, y.shape[0], with_.experts_of_token);
@@ -131,7 +131,7 @@ void Products::forward(Name name, const Read& x, Role role, const Tensor& y, con
   multiply(name, Multiplied::forward, p, x.x, transposed(w));
 }
 
-void Products::each_head(Name name, Multiplied which, const Tensor& x, Role role, RowsOfHead part, const Tensor& y) {
+void Products::each_head(Name name, Multiplied which, const Tensor& x, WeightRole role, RowsOfHead part, const Tensor& y) {
   check(!quantised() && which != Multiplied::dw, Code::unsupported,
         "products: a head's part of a weight multiplies activations, not in fp8");
   const Weight all = weights_[role];
@@ -142,7 +142,7 @@ void Products::each_head(Name name, Multiplied which, const Tensor& x, Role role
   multiply(name, which, p, x, p.b.values);
 }
 
-void Products::dx(Name name, const Read& dy, Role role, const Tensor& dx, Gradient into) {
+void Products::dx(Name name, const Read& dy, WeightRole role, const Tensor& dx, Gradient into) {
   auto scope = ctx_.arena.scope();
   const auto [w, more] = standing(weights_[role].w, 0, dx.shape[0], with_.experts_of_token);
   matmul::Product p{.a = dy.x, .b = w, .c = dx, .beta = beta_of(into), .math = with_.formats.stored.math};
@@ -151,7 +151,7 @@ void Products::dx(Name name, const Read& dy, Role role, const Tensor& dx, Gradie
   multiply(name, Multiplied::dx, p, dy.x, w);
 }
 
-void Products::dw(Name name, const Read& dy, const Read& x, Role role) {
+void Products::dw(Name name, const Read& dy, const Read& x, WeightRole role) {
   const Weight w = weights_[role];
   if (w.update) {
     check(w.w.shape.rank == 2, Code::unsupported, "step: gradients none are not known of experts' weights; take --gradients half");

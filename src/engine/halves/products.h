@@ -66,19 +66,19 @@ class Products {
   Read read_missing(Quantised, const quantise::Request& from, bool as_is, const Scaled& transposed);
   static Scaled make_transposed(const Formats&, Quantised, std::int64_t rows, std::int64_t columns, int layer, Context&);
 
-  void forward(Name, const Read& x, Role, const Tensor& y, const Tensor& add = {});            // y = x·Wᵀ (+ add)
-  void dx(Name, const Read& dy, Role, const Tensor& dx, Gradient into = Gradient::overwrite);  // dx (+)= dy·W
-  void dw(Name, const Read& dy, const Read& x, Role);                                          // dW = dyᵀ·x
+  void forward(Name, const Read& x, WeightRole, const Tensor& y, const Tensor& add = {});            // y = x·Wᵀ (+ add)
+  void dx(Name, const Read& dy, WeightRole, const Tensor& dx, Gradient into = Gradient::overwrite);  // dx (+)= dy·W
+  void dw(Name, const Read& dy, const Read& x, WeightRole);                                          // dW = dyᵀ·x
   // Every head by itself, y = x·Wᵀ (forward) or x·W (dx), where x and y are [heads, rows, …] and W those rows of a head's weight. Not in fp8.
   struct RowsOfHead {
     std::int64_t begin, end;
   };
-  void each_head(Name, Multiplied, const Tensor& x, Role, RowsOfHead, const Tensor& y);
+  void each_head(Name, Multiplied, const Tensor& x, WeightRole, RowsOfHead, const Tensor& y);
   bool waiting() const { return count_ > 0; }
   void finish();
 
  private:
-  Scaled weight(Role, Copies);
+  Scaled weight(WeightRole, Copies);
   Tensor counts(Quantised) const;
   void multiply(Name, Multiplied, const matmul::Product&, const Tensor& a, const Tensor& b);
 

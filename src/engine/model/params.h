@@ -11,7 +11,7 @@
 
 namespace headroom::engine {
 
-enum class Role : std::uint8_t {
+enum class WeightRole : std::uint8_t {
   embedding,
   positions,
   embedding_norm,
@@ -51,7 +51,7 @@ enum class Role : std::uint8_t {
 };
 
 struct ParamSpec {
-  Role role;
+  WeightRole role;
   const char* name;  // within its layer
   int layer;         // −1: not a block's
   int group;         // leased together: 0 the embedding, 1 … layers the blocks, layers + 1 the final norm and the head

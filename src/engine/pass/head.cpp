@@ -38,7 +38,7 @@ void Head::loss_and_gradient(const Tensor& x, const ParamStore::Lease& w, const 
 void Head::run(const Tensor& x, const ParamStore::Lease& w, const Targets& t, const Tensor* d, Gradient into_dw, Context& ctx) const {
   const auto here = ctx.inside("head");
   auto scope = ctx.arena.scope();
-  const Weight head = w[Role::head];
+  const Weight head = w[WeightRole::head];
   const bool normed = decoder.final_norm;
   const Tensor n = normed ? ctx.arena.make("final_norm.y", precision.dtype, {rows, decoder.width}) : x;
   const Tensor dn = normed || !d ? n : *d;  // the head's gradient takes the place of what it read, where that is the norm's
@@ -53,14 +53,14 @@ void Head::run(const Tensor& x, const ParamStore::Lease& w, const Targets& t, co
       const std::size_t from = walked(ctx);
       const Tensor part_n = part(n, 0, row, end), part_logits = part(logits, 0, 0, end - row);
       matmul::multiply({part_n, transposed(head.w), part_logits, 1, 0, precision.math}, ctx, "head");
-      if (decoder.head_bias) bias::add(part_logits, w[Role::head_bias].w, ctx);
+      if (decoder.head_bias) bias::add(part_logits, w[WeightRole::head_bias].w, ctx);
       const Tensor dlogits = d ? cross_entropy::gradient_inside(part_logits, precision.dtype) : Tensor();
       cross_entropy::run(
           {part_logits, part(t.tokens, 0, row, end), part(t.losses, 0, row, end), dlogits,
            float(t.predicted ? t.share : t.share / double(rows * t.parts)), t.loss_scale, float(decoder.logit_softcap), t.predicted},
           ctx);
       if (d) {
-        if (decoder.head_bias) bias::backward(dlogits, w[Role::head_bias].dw, row == 0 ? into_dw : Gradient::accumulate, ctx);
+        if (decoder.head_bias) bias::backward(dlogits, w[WeightRole::head_bias].dw, row == 0 ? into_dw : Gradient::accumulate, ctx);
         matmul::multiply({transposed(dlogits), part_n, head.dw, 1, row == 0 ? beta_of(into_dw) : 1.0f, precision.math}, ctx, "head.dw",
                          Making::gradients);
         matmul::multiply({dlogits, head.w, part(dn, 0, row, end), 1, 0, precision.math}, ctx, "head.dx", Making::gradients);
@@ -80,7 +80,7 @@ void Head::logits(const Tensor& x, const ParamStore::Lease& w, std::int64_t firs
   const auto count = out.shape[0];
   const Tensor n = ctx.arena.make("final_norm.y", precision.dtype, {count, decoder.width});
   norm(count).forward(part(x, 0, first, first + count), w, n, norm(count).make(ctx), ctx);
-  matmul::multiply({n, transposed(w[Role::head].w), out, 1, 0, precision.math}, ctx, "head");
+  matmul::multiply({n, transposed(w[WeightRole::head].w), out, 1, 0, precision.math}, ctx, "head");
   if (decoder.logit_softcap > 0) cross_entropy::cap(out, float(decoder.logit_softcap), ctx);
 }
 

@@ -45,7 +45,9 @@ struct Head {
   void logits(const Tensor& x, const ParamStore::Lease&, std::int64_t first, const Tensor& out, Context&) const;
 
  private:
-  Norm norm(std::int64_t of) const { return {decoder, Role::final_norm, Role::final_norm_bias, "final_norm.rstd", "final_norm.mean", of}; }
+  Norm norm(std::int64_t of) const {
+    return {decoder, WeightRole::final_norm, WeightRole::final_norm_bias, "final_norm.rstd", "final_norm.mean", of};
+  }
   void run(const Tensor& x, const ParamStore::Lease&, const Targets&, const Tensor* d, Gradient into_dw, Context&) const;
 };
 

@@ -31,7 +31,7 @@ void run_inference(const Decoder& d, const Generation& g, Inference how, Context
   auto phase = ctx.arena.in_phase(Phase::forward);
   const Tensor tokens = ctx.arena.make("tokens", DType::i32, {rows}), x = ctx.arena.make("x", type, {rows, d.width});
   const ParamStore::Lease embedding_of(store, 0);
-  embedding::forward(embedding_of[Role::embedding].w, tokens, x, ctx);
+  embedding::forward(embedding_of[WeightRole::embedding].w, tokens, x, ctx);
   for (int i = 0; i < int(d.layers.size()); ++i) {
     const auto& [a, ffn] = d.layers[std::size_t(i)];
     const bool absorbed = a.latent() && how == Inference::decode;
@@ -41,7 +41,7 @@ void run_inference(const Decoder& d, const Generation& g, Inference how, Context
     Attending half{here, a, variant, p, d.positions > 0 ? Tensor() : Tensor(nullptr, DType::f32, {read, a.turned_dim()})};
     half.cache = caches[std::size_t(i)];
     half.absorbed = absorbed;
-    Block block = block_of(half, ffn);
+    DecoderBlock block = block_of(half, ffn);
     block.shared_by = g.gpus;
     block.forward(x, {store, group_of_layer(i)}, {}, x, ctx);
   }
@@ -49,7 +49,7 @@ void run_inference(const Decoder& d, const Generation& g, Inference how, Context
   const ParamStore::Lease head_of(store, last_group(d));
   const Tensor n = ctx.arena.make("final_norm.y", type, {g.batch, d.width}),
                logits = ctx.arena.make("logits", DType::f32, {g.batch, d.vocab});
-  matmul::multiply({n, matmul::transposed(head_of[Role::head].w), logits, 1, 0, g.precision.math}, ctx, "head");
+  matmul::multiply({n, matmul::transposed(head_of[WeightRole::head].w), logits, 1, 0, g.precision.math}, ctx, "head");
 }
 
 }  // namespace headroom::engine

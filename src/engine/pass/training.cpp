@@ -233,7 +233,7 @@ double Training::state(Optimizer::Field f) const { return values_of<double>(stat
 
 Tensor Training::stream(Name name) const { return ctx_.arena.make(name, stored_type(), {head_.rows, recipe_.model.width}); }
 
-Block Training::block(int i) const {
+DecoderBlock Training::block(int i) const {
   const LayerAttention& a = attention_[std::size_t(i)];
   const DecoderLayer& layer = recipe_.model.layers[std::size_t(i)];
   const InBlock here{recipe_.model, products_, head_.rows, i};
@@ -260,7 +260,8 @@ std::vector<QuantisedCount> Training::quantised() const {
 }
 
 Norm Training::embedding_norm() const {
-  return {recipe_.model, Role::embedding_norm, Role::embedding_norm_bias, "embedding_norm.rstd", "embedding_norm.mean", head_.rows};
+  return {recipe_.model,         WeightRole::embedding_norm, WeightRole::embedding_norm_bias,
+          "embedding_norm.rstd", "embedding_norm.mean",      head_.rows};
 }
 
 // Learned positions are one row of len · width numbers that every sequence adds; where documents are packed, a row for each token.
@@ -269,12 +270,12 @@ void Training::embed(const ParamStore::Lease& w, int micro, const Tensor& stream
   auto scope = ctx_.arena.scope();
   const bool normed = recipe_.model.embedding_norm;
   const Tensor x = embedded_.x ? embedded_.x : stream_of;
-  embedding::forward(w[Role::embedding].w, tokens(micro), x, ctx_, float(recipe_.model.embedding_scale));
+  embedding::forward(w[WeightRole::embedding].w, tokens(micro), x, ctx_, float(recipe_.model.embedding_scale));
   if (normed) embedding_norm().forward(x, w, stream_of, embedded_.x ? embedded_.stats : embedding_norm().make(ctx_), ctx_);
   if (recipe_.model.positions == 0) return;
-  if (recipe_.documents) return embedding::add(w[Role::positions].w, feed_.positions(micro_), x, ctx_);
+  if (recipe_.documents) return embedding::add(w[WeightRole::positions].w, feed_.positions(micro_), x, ctx_);
   const std::int64_t each = recipe_.len * recipe_.model.width;
-  bias::add(Tensor(x.data, x.dtype, {recipe_.batch, each}), Tensor(w[Role::positions].w.data, DType::f32, {each}), ctx_);
+  bias::add(Tensor(x.data, x.dtype, {recipe_.batch, each}), Tensor(w[WeightRole::positions].w.data, DType::f32, {each}), ctx_);
 }
 
 void Training::embedding_gradients(int micro, const Tensor& d) {
@@ -283,11 +284,11 @@ void Training::embedding_gradients(int micro, const Tensor& d) {
   const auto into = recipe_.model.tied ? Gradient::accumulate : Gradient::overwrite;  // the head's part of it is there
   if (embedded_.x) embedding_norm().backward(embedded_.x, w, embedded_.stats, d, d, Gradient::overwrite, Gradient::overwrite, ctx_);
   embedded_ = {};
-  embedding::backward(tokens(micro), d, w[Role::embedding].dw, into, ctx_, float(recipe_.model.embedding_scale));
+  embedding::backward(tokens(micro), d, w[WeightRole::embedding].dw, into, ctx_, float(recipe_.model.embedding_scale));
   if (recipe_.model.positions == 0) return;
-  if (recipe_.documents) return embedding::backward(feed_.positions(micro_), d, w[Role::positions].dw, Gradient::overwrite, ctx_);
+  if (recipe_.documents) return embedding::backward(feed_.positions(micro_), d, w[WeightRole::positions].dw, Gradient::overwrite, ctx_);
   const std::int64_t each = recipe_.len * recipe_.model.width, rest = (recipe_.model.positions - recipe_.len) * recipe_.model.width;
-  auto* dw = w[Role::positions].dw.as<float>();
+  auto* dw = w[WeightRole::positions].dw.as<float>();
   bias::backward(Tensor(d.data, d.dtype, {recipe_.batch, each}), Tensor(dw, DType::f32, {each}), Gradient::overwrite, ctx_);
   if (rest > 0 && !ctx_.dry()) fill::constant(Tensor(dw + each, DType::f32, {rest}), 0, ctx_);
 }
@@ -407,7 +408,7 @@ void Training::backward_group(int i, int end, const Tensor& x, const Tensor& d) 
   }
   auto scope = ctx_.arena.scope();
   const Tensor y = stream({"y", i});
-  const Block b = block(i);
+  const DecoderBlock b = block(i);
   kept_[std::size_t(i)] = b.make_kept(keep_of(i), ctx_);
   {
     const auto w = store_.lease(group_of_layer(i), Pass::forward);
@@ -420,7 +421,7 @@ void Training::backward_group(int i, int end, const Tensor& x, const Tensor& d) 
 
 // Not part of descend's frame, which stands on the stack once for every block.
 [[gnu::noinline]] void Training::keep_and_forward(int i, const Tensor& x, const Tensor& y) {
-  const Block b = block(i);
+  const DecoderBlock b = block(i);
   BlockSaved& kept = kept_[std::size_t(i)];
   const bool on_host = host_keep_ && host_keep_->has(i);
   {

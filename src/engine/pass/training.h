@@ -93,7 +93,7 @@ class Training {
   void backward_block(int block, const Tensor& x, const Tensor& d);
   DType stored_type() const { return recipe_.formats().stored.dtype; }
   Tensor stream(Name) const;
-  Block block(int) const;
+  DecoderBlock block(int) const;
   void begin_counts();
   void forward_blocks(const Tensor& x, const std::function<bool(int)>& after = {});
   Norm embedding_norm() const;

@@ -46,7 +46,7 @@ bool ParamStore::halves() const {
 
 // The head's gradient is summed over chunks of rows and a tied embedding's twice: those are FP32.
 void ParamStore::describe_runs() {
-  for (Run& r : runs_) {
+  for (SegmentPart& r : runs_) {
     r.part = r.Segment::part(settings_.ranks.count);
     r.weight = r.multiplied ? settings_.compute : DType::f32;
     const bool of_block = r.multiplied && r.layer >= 0;
@@ -107,7 +107,7 @@ void ParamStore::make_loan_alone() {
     int group = -1;
     for (std::size_t i = 0; i < params_.size(); ++i) {
       const ParamSpec& s = params_[i].spec;
-      const Run& run = runs_[std::size_t(s.segment)];
+      const SegmentPart& run = runs_[std::size_t(s.segment)];
       if (shared_by_groups(run)) continue;
       if (s.group != group) group = s.group, at = 0;
       if (settings_.holding.gradients == Gradients::none && run.multiplied && run.layer >= 0) continue;
@@ -126,26 +126,26 @@ void ParamStore::make_shared() {
   const std::int64_t ranks = settings_.ranks.count;
   const auto make_each = [&](Phase phase, Tensor Param::*which, const auto& type, bool whole, const auto& wanted) {
     auto in = ctx_.arena.in_phase(phase);
-    for (Run& r : runs_)
+    for (SegmentPart& r : runs_)
       if (wanted(r)) r.held.*which = ctx_.arena.make({r.name, r.layer}, type(r), {whole ? ranks * r.part : r.part});
   };
-  const auto f32 = [](const Run&) { return DType::f32; };
-  const auto every = [](const Run&) { return true; };
-  const auto copied = [&](const Run& r) { return r.weight != DType::f32; };
+  const auto f32 = [](const SegmentPart&) { return DType::f32; };
+  const auto every = [](const SegmentPart&) { return true; };
+  const auto copied = [&](const SegmentPart& r) { return r.weight != DType::f32; };
   const bool whole_weights = !sharded(Sharding::everything), whole_states = !sharded(Sharding::optimizer);
-  make_each(Phase::parameter, &Param::master, f32, whole_weights, [&](const Run& r) { return !copied(r); });
+  make_each(Phase::parameter, &Param::master, f32, whole_weights, [&](const SegmentPart& r) { return !copied(r); });
   if (!halves()) make_each(Phase::parameter, &Param::master, f32, whole_states, copied);
   make_each(
-      Phase::parameter, &Param::copy, [](const Run& r) { return r.weight; }, whole_weights, copied);
+      Phase::parameter, &Param::copy, [](const SegmentPart& r) { return r.weight; }, whole_weights, copied);
   if (halves())
     make_each(
-        Phase::parameter, &Param::rest, [](const Run&) { return DType::u16; }, whole_states, copied);
+        Phase::parameter, &Param::rest, [](const SegmentPart&) { return DType::u16; }, whole_states, copied);
   if (settings_.purpose != Purpose::forward) {
     if (keeps_whole_gradients())
       make_each(
-          Phase::gradient, &Param::grad, [](const Run& r) { return r.kept; }, true, every);
+          Phase::gradient, &Param::grad, [](const SegmentPart& r) { return r.kept; }, true, every);
     auto in = ctx_.arena.in_phase(Phase::gradient);
-    for (Run& r : runs_) {
+    for (SegmentPart& r : runs_) {
       if (during()) continue;
       // Where gradients are kept whole, their sum takes the place of what has been sent; a replica's of FP32 all of it.
       if (!sharded(Sharding::optimizer) && r.kept == DType::f32) r.whole = r.held.grad;
@@ -157,7 +157,7 @@ void ParamStore::make_shared() {
   if (settings_.purpose == Purpose::training) {
     auto in = ctx_.arena.in_phase(Phase::optimizer);
     for (std::size_t n = 0; n < Optimizer::most_states; ++n)
-      for (Run& r : runs_) {
+      for (SegmentPart& r : runs_) {
         const auto states = optimizer_.states(params_[std::size_t(r.params.front())].spec);
         if (n >= states.size()) continue;
         const std::int64_t elements = whole_states ? ranks * r.part : r.part;
@@ -171,13 +171,13 @@ void ParamStore::make_shared() {
 // Two loans of each kind, which even and odd groups use in turn, each as large as the largest of these.
 void ParamStore::make_loans() {
   const std::int64_t ranks = settings_.ranks.count;
-  const auto whole_bytes = [&](const Run& r, DType type) { return Arena::rounded(std::size_t(ranks * r.part) * size_of(type)); };
+  const auto whole_bytes = [&](const SegmentPart& r, DType type) { return Arena::rounded(std::size_t(ranks * r.part) * size_of(type)); };
   if (sharded(Sharding::everything)) {
     auto in = ctx_.arena.in_phase(Phase::parameter);
     std::array<std::size_t, 2> most{};
     for (int g = 0; g <= last_group_; ++g) {
       std::size_t sum = 0;
-      each_run(g, [&](const Run& r) { sum += whole_bytes(r, r.weight); });
+      each_run(g, [&](const SegmentPart& r) { sum += whole_bytes(r, r.weight); });
       most[std::size_t(g % 2)] = std::max(most[std::size_t(g % 2)], sum);
     }
     for (std::size_t i : {0, 1}) loans_[i] = ctx_.arena.make("weights of a group", DType::u8, {std::int64_t(most[i])});
@@ -190,7 +190,7 @@ void ParamStore::make_loans() {
       for (int g = 0; g <= last_group_; ++g) {
         const auto turn = std::size_t(g % 2);
         std::size_t at = 0;
-        for (Run& r : runs_) {
+        for (SegmentPart& r : runs_) {
           if (r.group != g || shared_by_groups(r)) continue;
           r.made = Tensor(loans[turn].as<char>() + at, r.partial, {ranks * r.part});
           at += whole_bytes(r, r.partial);
@@ -202,7 +202,7 @@ void ParamStore::make_loans() {
     std::array<Tensor, 2> loans;
     for (std::size_t i : {0, 1}) loans[i] = ctx_.arena.make("gradients of a group", DType::u8, {std::int64_t(most[i])});
     place(loans);
-    for (Run& r : runs_)
+    for (SegmentPart& r : runs_)
       if (shared_by_groups(r)) r.made = ctx_.arena.make("gradients of the embedding", DType::f32, {ranks * r.part});
   }
   make_room_for_exchanges();
@@ -211,12 +211,12 @@ void ParamStore::make_loans() {
 // Updates during backward wait a group, so that two groups' gradients have room; else an exchange and its sum follow each other.
 void ParamStore::make_room_for_exchanges() {
   const std::int64_t ranks = settings_.ranks.count;
-  const auto make = [&](Name name, Tensor Run::*which, const auto& type, std::int64_t times) {
+  const auto make = [&](Name name, Tensor SegmentPart::*which, const auto& type, std::int64_t times) {
     std::array<std::size_t, 2> most{};
     const auto place = [&](const std::array<Tensor, 2>& rooms) {
       std::size_t at = 0;
       for (std::size_t i = 0; i < runs_.size(); ++i) {
-        Run& r = runs_[i];
+        SegmentPart& r = runs_[i];
         if (i == 0 || r.group != runs_[i - 1].group || !during()) at = 0;
         const std::size_t turn = during() ? turn_of_parts(r.group) : 0;
         r.*which = Tensor(rooms[turn].as<char>() + at, type(r), {times * ranks * r.part});
@@ -230,14 +230,14 @@ void ParamStore::make_room_for_exchanges() {
       if (most[i] > 0) rooms[i] = ctx_.arena.make(name, DType::u8, {std::int64_t(most[i])});
     place(rooms);
   };
-  const auto type = [&](const Run& r) { return keeps_whole_gradients() ? r.kept : r.partial; };
-  make("gradients of other ranks", &Run::parts, type, swaps() ? ranks : 1);
+  const auto type = [&](const SegmentPart& r) { return keeps_whole_gradients() ? r.kept : r.partial; };
+  make("gradients of other ranks", &SegmentPart::parts, type, swaps() ? ranks : 1);
   if (swaps())
-    for (Run& r : runs_) r.made = run_of(r.parts, comm_->rank() * ranks * r.part, ranks * r.part);  // where the update reads it
+    for (SegmentPart& r : runs_) r.made = run_of(r.parts, comm_->rank() * ranks * r.part, ranks * r.part);  // where the update reads it
   if (!during() || sharded(Sharding::optimizer) || swaps()) return;
   make(
-      "gradients of all ranks", &Run::whole, [](const Run&) { return DType::f32; }, 1);
-  for (Run& r : runs_) r.sum = run_of(r.whole, comm_->rank() * r.part, r.part);
+      "gradients of all ranks", &SegmentPart::whole, [](const SegmentPart&) { return DType::f32; }, 1);
+  for (SegmentPart& r : runs_) r.sum = run_of(r.whole, comm_->rank() * r.part, r.part);
 }
 
 // Whether both of two replicas send each other all of their gradients, and add them as they update. Exchanging parts and gathering FP32
@@ -247,7 +247,7 @@ bool ParamStore::swaps() const { return during() && !sharded(Sharding::optimizer
 void ParamStore::view_params() {
   for (std::size_t i = 0; i < params_.size(); ++i) {
     Param& p = params_[i];
-    const Run& r = runs_[std::size_t(p.spec.segment)];
+    const SegmentPart& r = runs_[std::size_t(p.spec.segment)];
     const std::int64_t begin = comm_->rank() * r.part, end = begin + r.part, all = p.spec.shape.count();
     const std::int64_t from = std::clamp(begin, p.spec.at, p.spec.at + all), to = std::clamp(end, p.spec.at, p.spec.at + all);
     p.first = from - p.spec.at;
@@ -299,7 +299,7 @@ Optimizer::Update ParamStore::update_of(const Param& p, const Tensor& grad, int 
 }
 
 // part: this rank's of the run's gradient, or the first of as many parts of it.
-std::vector<Optimizer::Update> ParamStore::owned_updates(const Run& r, const Tensor& part, int parts, std::int64_t apart) const {
+std::vector<Optimizer::Update> ParamStore::owned_updates(const SegmentPart& r, const Tensor& part, int parts, std::int64_t apart) const {
   std::vector<Optimizer::Update> all;
   for (const int i : r.params) {
     const Param& p = params_[std::size_t(i)];
@@ -310,7 +310,7 @@ std::vector<Optimizer::Update> ParamStore::owned_updates(const Run& r, const Ten
 }
 
 // whole: the run's gradient, or the first of as many parts of it.
-std::vector<Optimizer::Update> ParamStore::whole_updates(const Run& r, const Tensor& whole, int parts, std::int64_t apart) const {
+std::vector<Optimizer::Update> ParamStore::whole_updates(const SegmentPart& r, const Tensor& whole, int parts, std::int64_t apart) const {
   std::vector<Optimizer::Update> all;
   for (const int i : r.params) {
     const Param& p = params_[std::size_t(i)];
@@ -322,23 +322,23 @@ std::vector<Optimizer::Update> ParamStore::whole_updates(const Run& r, const Ten
 // Which lease needs what. Rows are looked up in forward alone.
 bool ParamStore::needs_weights(int group, Pass pass) const { return pass == Pass::forward || group != 0; }
 
-std::size_t ParamStore::place_in_loan(int group, const Run& run) const {
+std::size_t ParamStore::place_in_loan(int group, const SegmentPart& run) const {
   std::size_t at = 0, found = 0;
-  each_run(group, [&](const Run& r) {
+  each_run(group, [&](const SegmentPart& r) {
     if (&r == &run) found = at;
     at += Arena::rounded(std::size_t(settings_.ranks.count * r.part) * size_of(r.weight));
   });
   return found;
 }
 
-Weight ParamStore::weight(int group, Role role) const {
-  const bool tied_head = role == Role::head && tied_;
+Weight ParamStore::weight(int group, WeightRole role) const {
+  const bool tied_head = role == WeightRole::head && tied_;
   auto i = std::size_t(tied_head ? 0 : begin_of_[std::size_t(group)]);
   const auto end = std::size_t(begin_of_[std::size_t(group) + 1]);
   while (!tied_head && i < end && params_[i].spec.role != role) ++i;
   check(tied_head || i < end, Code::bad_argument, "store: group {} has no such weight", group);
   const Param& p = params_[i];
-  const Run& r = runs_[std::size_t(p.spec.segment)];
+  const SegmentPart& r = runs_[std::size_t(p.spec.segment)];
   Weight w;
   if (sharded(Sharding::everything)) {
     char* loan = loans_[std::size_t(group % 2)].as<char>() + place_in_loan(group, r);
@@ -394,7 +394,7 @@ void ParamStore::refresh_copies() {
     if (p.copy && p.master && p.master.count() > 0)
       copy::copy(flat(p.master), p.copy.count() == p.master.count() ? flat(p.copy) : owned(p, p.copy), ctx_);
   if (!sharded(Sharding::optimizer) || sharded(Sharding::everything)) return;
-  for (const Run& r : runs_) share_weights(r);
+  for (const SegmentPart& r : runs_) share_weights(r);
   settle();
 }
 
@@ -402,7 +402,7 @@ void ParamStore::refresh_copies() {
 std::vector<char> ParamStore::whole_values(const Param& p, const Tensor& mine, const Tensor& held, std::int64_t per) {
   const auto size = std::int64_t(size_of(mine.dtype)), count = ceil_div(p.spec.shape.count(), per);
   std::vector<char> all(std::size_t(count * size));
-  const Run& r = runs_[std::size_t(p.spec.segment)];
+  const SegmentPart& r = runs_[std::size_t(p.spec.segment)];
   const std::int64_t part = r.part / per, place = p.spec.at / per;
   if (alone() || held.count() != part) {
     read(mine, all.data(), ctx_);
@@ -460,7 +460,7 @@ void ParamStore::set_values(const Param& p, const float* whole) {
 }
 
 std::vector<char> ParamStore::state(const Param& p, std::size_t n) {
-  const Run& r = runs_[std::size_t(p.spec.segment)];
+  const SegmentPart& r = runs_[std::size_t(p.spec.segment)];
   return whole_values(p, p.state[n], alone() ? Tensor() : r.held.state[n], optimizer_.states(p.spec)[n].per);
 }
 

@@ -38,7 +38,7 @@ struct Weight {
   double held_bytes = 0;  // what w takes where a format of fewer bits holds it; 0: its type's
 };
 
-enum class Pass : std::uint8_t { forward, backward };  // the pass that leases; a backward pass may run forward again
+using attention::Pass;  // the pass that leases; a backward pass may run forward again
 
 enum class Purpose : std::uint8_t { forward, gradients, training };  // each holds what the one before holds, and more
 
@@ -136,7 +136,7 @@ class ParamStore {
   class [[nodiscard]] Lease {
    public:
     Lease(const ParamStore& store, int group) : store_(store), group_(group) {}
-    Weight operator[](Role role) const { return store_.weight(group_, role); }
+    Weight operator[](WeightRole role) const { return store_.weight(group_, role); }
 
    private:
     const ParamStore& store_;
@@ -172,16 +172,16 @@ class ParamStore {
   void set_state(const Param&, std::size_t n, const char* whole);
 
  private:
-  struct Run : Segment {         // a segment, and this rank's part of it; unused on one rank, where each parameter has its own tensors
-    std::int64_t part = 0;       // elements that a rank owns
-    DType weight = DType::f32;   // dtype in use
-    DType partial = DType::f32;  // dtype of a micro-batch's gradient
-    DType kept = DType::f32;     // dtype of the kept gradient
-    Param held;                  // master, copy, rest, state: whole, or this rank's part; grad: kept, whole
-    Tensor made;                 // a micro-batch's gradient, whole: in a loan, or its own where two groups add to it
-    Tensor parts;                // receives this rank's part of it from every rank
-    Tensor sum;                  // the sum of those: this rank's part of the gradient of all ranks, FP32
-    Tensor whole;                // replicas: the gradient of all ranks; none if the update allocates it
+  struct SegmentPart : Segment {  // a segment, and this rank's part of it; unused on one rank, where each parameter has its own tensors
+    std::int64_t part = 0;        // elements that a rank owns
+    DType weight = DType::f32;    // dtype in use
+    DType partial = DType::f32;   // dtype of a micro-batch's gradient
+    DType kept = DType::f32;      // dtype of the kept gradient
+    Param held;                   // master, copy, rest, state: whole, or this rank's part; grad: kept, whole
+    Tensor made;                  // a micro-batch's gradient, whole: in a loan, or its own where two groups add to it
+    Tensor parts;                 // receives this rank's part of it from every rank
+    Tensor sum;                   // the sum of those: this rank's part of the gradient of all ranks, FP32
+    Tensor whole;                 // replicas: the gradient of all ranks; none if the update allocates it
   };
   static constexpr int mark_weights = 0, mark_gradients = 2, mark_rest = 4, marks = 6;  // the lane's marks; two of each take turns
 
@@ -189,11 +189,13 @@ class ParamStore {
   bool sharded(Sharding s) const { return !alone() && settings_.ranks.sharding >= s; }
   bool during() const { return settings_.purpose != Purpose::forward && settings_.holding.updating == Updating::during; }
   bool keeps_whole_gradients() const { return !during() && !sharded(Sharding::gradients); }
-  bool in_place(const Run& r) const { return keeps_whole_gradients() && micro_ == 0 && r.kept == r.partial; }
+  bool in_place(const SegmentPart& r) const { return keeps_whole_gradients() && micro_ == 0 && r.kept == r.partial; }
   bool halves() const;
   bool swaps() const;
-  bool shared_by_groups(const Run& r) const { return tied_ && r.group == 0 && r.multiplied; }  // a tied head's weight is the embedding's
-  Tensor weights_of(const Run& r) const { return r.held.copy ? r.held.copy : r.held.master; }
+  bool shared_by_groups(const SegmentPart& r) const {
+    return tied_ && r.group == 0 && r.multiplied;
+  }  // a tied head's weight is the embedding's
+  Tensor weights_of(const SegmentPart& r) const { return r.held.copy ? r.held.copy : r.held.master; }
   // Group 0 reuses the last group's buffer: no later update reads it. If ranks swap, its gradients are made there too, while the group
   // before waits for its update.
   std::size_t turn_of_parts(int group) const { return std::size_t((group == 0 && !swaps() ? last_group_ : group) % 2); }
@@ -209,35 +211,35 @@ class ParamStore {
   bool needs_weights(int group, Pass) const;
   template <class Body>
   void each_run(int group, Body&& body) const {  // calls body for the runs that a group's lease needs
-    for (const Run& r : runs_)
+    for (const SegmentPart& r : runs_)
       if (r.group == group || (group == last_group_ && shared_by_groups(r))) body(r);
   }
-  std::size_t place_in_loan(int group, const Run&) const;
+  std::size_t place_in_loan(int group, const SegmentPart&) const;
 
   Tensor owned(const Param&, const Tensor&) const;           // the owned elements, flat, of a tensor that is whole or owned
   std::int64_t first_of(const Param&, const Tensor&) const;  // the number of its first element
   Optimizer::Update update_of(const Param&, const Tensor& grad, int parts = 1, std::int64_t apart = 0) const;  // grad: owned, or whole
-  std::vector<Optimizer::Update> owned_updates(const Run&, const Tensor& part, int parts, std::int64_t apart) const;
-  std::vector<Optimizer::Update> whole_updates(const Run&, const Tensor& whole, int parts = 1, std::int64_t apart = 0) const;
+  std::vector<Optimizer::Update> owned_updates(const SegmentPart&, const Tensor& part, int parts, std::int64_t apart) const;
+  std::vector<Optimizer::Update> whole_updates(const SegmentPart&, const Tensor& whole, int parts = 1, std::int64_t apart = 0) const;
 
   void gather(int group, Pass);
   void fetch(int group);
-  Weight weight(int group, Role role) const;
-  void finish_alone(const Run&);
-  void finish_shared(const Run&);
-  void reduce(const Run&, const Tensor& from, Gradient into);
+  Weight weight(int group, WeightRole role) const;
+  void finish_alone(const SegmentPart&);
+  void finish_shared(const SegmentPart&);
+  void reduce(const SegmentPart&, const Tensor& from, Gradient into);
   void send(int group);
   void update_sent();
   void update_group(int group, const Tensor& numbers);
   void step_replicas(const Tensor& numbers);
-  void share_weights(const Run&);
+  void share_weights(const SegmentPart&);
   void wait(int mark);
   void settle();
   template <class Fill>
   void in_pieces(const Param&, Fill&& fill);
   std::vector<char> whole_values(const Param&, const Tensor& mine, const Tensor& held, std::int64_t per = 1);
   Context beside() const;  // the lane's
-  void exchange(const char* what, const Run&, const Tensor& mine, const Tensor& theirs, const Context&);
+  void exchange(const char* what, const SegmentPart&, const Tensor& mine, const Tensor& theirs, const Context&);
   void gather_parts(const char* what, int layer, const Tensor& part, const Tensor& whole, const Context&);
 
   Settings settings_;
@@ -247,7 +249,7 @@ class ParamStore {
   std::unique_ptr<dist::Lane> lane_;
   std::vector<Param> params_;
   std::vector<Tensor> made_, kept_;  // views of each parameter's gradient, whole: as a micro-batch makes it, and as it is kept
-  std::vector<Run> runs_;
+  std::vector<SegmentPart> runs_;
   std::vector<Optimizer::Update> updates_;  // one rank only, in the order of params_
   std::vector<int> begin_of_;               // first parameter of each group, and the end
   int last_group_;
@@ -261,8 +263,3 @@ class ParamStore {
 };
 
 }  // namespace headroom::engine
-
-namespace headroom {
-template <>
-inline constexpr auto names_of<engine::Pass> = names<engine::Pass>("forward", "backward");
-}

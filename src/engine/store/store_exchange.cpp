@@ -16,7 +16,7 @@ Context ParamStore::beside() const {
   return side;
 }
 
-void ParamStore::exchange(const char* what, const Run& r, const Tensor& mine, const Tensor& theirs, const Context& side) {
+void ParamStore::exchange(const char* what, const SegmentPart& r, const Tensor& mine, const Tensor& theirs, const Context& side) {
   const double bytes = double(mine.bytes());
   const auto op =
       side.note({what, r.layer}, {mine.dtype}, {0, 2 * bytes, dist::sent_bytes(dist::Call::exchange, bytes, settings_.ranks.count)});
@@ -45,7 +45,7 @@ void ParamStore::fetch(int group) {
   const auto turn = std::size_t(group % 2);
   lane_->follow(ctx_.stream);
   const Context side = beside();
-  each_run(group, [&](const Run& r) {
+  each_run(group, [&](const SegmentPart& r) {
     const Tensor whole(loans_[turn].as<char>() + place_in_loan(group, r), r.weight, {settings_.ranks.count * r.part});
     gather_parts("weights", r.layer, weights_of(r), whole, side);
   });
@@ -89,17 +89,17 @@ void ParamStore::finish(int group) {
     return Optimizer::advance(standing, numbers_, ctx_);
   }
   if (during() && updating()) return send(group);
-  for (const Run& r : runs_)
+  for (const SegmentPart& r : runs_)
     if (r.group == group) alone() ? finish_alone(r) : finish_shared(r);
 }
 
-void ParamStore::finish_alone(const Run& r) {
+void ParamStore::finish_alone(const SegmentPart& r) {
   if (during() || in_place(r)) return;
   const auto into = micro_ == 0 ? Gradient::overwrite : Gradient::accumulate;
   for (const int i : r.params) gradient_sum::add(flat(made_[std::size_t(i)]), 1, 0, flat(kept_[std::size_t(i)]), into, ctx_);
 }
 
-void ParamStore::finish_shared(const Run& r) {
+void ParamStore::finish_shared(const SegmentPart& r) {
   const auto into = micro_ == 0 ? Gradient::overwrite : Gradient::accumulate;
   if (!keeps_whole_gradients()) return reduce(r, r.made, into);
   if (!in_place(r)) gradient_sum::add(r.made, 1, 0, r.held.grad, into, ctx_);
@@ -107,7 +107,7 @@ void ParamStore::finish_shared(const Run& r) {
 }
 
 // The gradients of all ranks come here, beside what the main queue does next. They are added now, or by the update that reads them.
-void ParamStore::reduce(const Run& r, const Tensor& from, Gradient into) {
+void ParamStore::reduce(const SegmentPart& r, const Tensor& from, Gradient into) {
   lane_->follow(ctx_.stream);
   Context side = beside();
   if (swaps())
@@ -124,7 +124,7 @@ void ParamStore::reduce(const Run& r, const Tensor& from, Gradient into) {
 // A group's gradients travel while the next group computes: the update before is made in that time.
 void ParamStore::send(int group) {
   if (sent_ >= 0 && turn_of_parts(sent_) == turn_of_parts(group)) update_sent();
-  for (const Run& r : runs_)
+  for (const SegmentPart& r : runs_)
     if (r.group == group) reduce(r, r.made, Gradient::overwrite);
   update_sent();
   sent_ = group;
@@ -141,7 +141,7 @@ void ParamStore::update_sent() {
 
 void ParamStore::update_group(int group, const Tensor& numbers) {
   std::vector<Optimizer::Update> all;
-  for (const Run& r : runs_) {
+  for (const SegmentPart& r : runs_) {
     if (r.group != group) continue;
     const std::int64_t whole = settings_.ranks.count * r.part;
     const auto some = swaps()   ? whole_updates(r, run_of(r.parts, 0, whole), settings_.ranks.count, whole)
@@ -153,11 +153,11 @@ void ParamStore::update_group(int group, const Tensor& numbers) {
   Optimizer::advance(all, numbers, ctx_);
   if (sharded(Sharding::everything) && lent_[std::size_t(group % 2)] == group) lent_[std::size_t(group % 2)] = -1;
   if (!sharded(Sharding::optimizer) || sharded(Sharding::everything)) return;
-  for (const Run& r : runs_)
+  for (const SegmentPart& r : runs_)
     if (r.group == group) share_weights(r);
 }
 
-void ParamStore::share_weights(const Run& r) {
+void ParamStore::share_weights(const SegmentPart& r) {
   const Tensor whole = weights_of(r);
   lane_->follow(ctx_.stream);
   gather_parts("updated weights", r.layer, run_of(whole, comm_->rank() * r.part, r.part), whole, beside());
@@ -177,7 +177,7 @@ Tensor ParamStore::norm(const Optimizer::Hyper& hyper, const Tensor& state) {
     return Optimizer::begin(state, hyper, ctx_, sums);
   }
   std::vector<Optimizer::Update> all;
-  for (const Run& r : runs_) {
+  for (const SegmentPart& r : runs_) {
     const auto some = owned_updates(r, r.sum, 1, 0);
     all.insert(all.end(), some.begin(), some.end());
   }
@@ -203,8 +203,8 @@ void ParamStore::step(const Tensor& numbers) {
 // Sums that are wider than the gradients they come from have no room until now: one is gathered while the one before updates.
 void ParamStore::step_replicas(const Tensor& numbers) {
   std::vector<Optimizer::Update> here;
-  std::vector<const Run*> elsewhere;
-  for (const Run& r : runs_) {
+  std::vector<const SegmentPart*> elsewhere;
+  for (const SegmentPart& r : runs_) {
     if (!r.whole) {
       elsewhere.push_back(&r);
       continue;
@@ -212,9 +212,9 @@ void ParamStore::step_replicas(const Tensor& numbers) {
     const auto some = whole_updates(r, r.whole);
     here.insert(here.end(), some.begin(), some.end());
   }
-  const auto whole_count = [&](const Run& r) { return settings_.ranks.count * r.part; };
+  const auto whole_count = [&](const SegmentPart& r) { return settings_.ranks.count * r.part; };
   std::int64_t most = 0;
-  for (const Run* r : elsewhere) most = std::max(most, whole_count(*r));
+  for (const SegmentPart* r : elsewhere) most = std::max(most, whole_count(*r));
   auto scope = ctx_.arena.scope();
   std::array<Tensor, 2> rooms;
   if (most > 0)

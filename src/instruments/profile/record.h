@@ -50,7 +50,7 @@ class Recording {
   std::int64_t origin_ns_ = 0, step_start_ns_ = 0;
 
   struct Written {  // the last write into the trace, and its share of the steps' time
-    std::vector<Place> places;
+    std::vector<Regions> places;
     std::size_t events = 0, heard = 0;
     std::int64_t at_ns = 0, took_ns = 0;
   } written_;

@@ -12,13 +12,13 @@ std::string_view name_of(SliceKind k) {
   return names[std::size_t(k)];
 }
 
-std::vector<Place> places_of(const std::vector<Mark>& marks) {
-  std::vector<Place> places;
+std::vector<Regions> places_of(const std::vector<Mark>& marks) {
+  std::vector<Regions> places;
   add_places(places, marks);
   return places;
 }
 
-void add_places(std::vector<Place>& places, const std::vector<Mark>& marks) {
+void add_places(std::vector<Regions>& places, const std::vector<Mark>& marks) {
   const std::size_t first = places.size();
   places.resize(marks.size());
   std::vector<bool> has_parts(marks.size() - first, false);
@@ -26,7 +26,7 @@ void add_places(std::vector<Place>& places, const std::vector<Mark>& marks) {
     if (marks[i].region.kind == Region::Kind::part && marks[i].parent >= int(first)) has_parts[std::size_t(marks[i].parent) - first] = true;
   for (std::size_t i = first; i < marks.size(); ++i) {
     const Region& r = marks[i].region;
-    Place& p = places[i];
+    Regions& p = places[i];
     if (marks[i].parent >= 0) p = places[std::size_t(marks[i].parent)];
     p.phase = r.phase;
     if (r.name.layer >= 0) p.layer = r.name.layer;
@@ -45,7 +45,7 @@ void add_places(std::vector<Place>& places, const std::vector<Mark>& marks) {
   }
 }
 
-std::string Place::place_name() const {
+std::string Regions::place_name() const {
   if (!part.empty()) return part;
   if (module == "optimiser" || module == "embedding") return module;
   switch (work) {
@@ -69,7 +69,7 @@ int step_at(const std::vector<Span>& steps, std::int64_t ns) {  // of a moment o
 
 }  // namespace
 
-std::vector<Slice> host_slices(const std::vector<Mark>& marks, const std::vector<Place>& places, const std::vector<Span>& steps,
+std::vector<Slice> host_slices(const std::vector<Mark>& marks, const std::vector<Regions>& places, const std::vector<Span>& steps,
                                std::int64_t origin, std::size_t first) {
   std::vector<Slice> slices;
   const auto add = [&](int mark, std::int64_t from, std::int64_t to) {

@@ -45,7 +45,7 @@ struct Timeline {
 };
 
 // The regions around a mark.
-struct Place {
+struct Regions {
   std::string op = "(not an op of ours)", part, module;
   int layer = -1;
   Phase phase = Phase::workspace;
@@ -56,12 +56,12 @@ struct Place {
   std::string label() const { return part.empty() ? op : op + ": " + part; }
   std::string place_name() const;  // a readable name: norms, projections, scores, softmax, values, feed-forward, …
 };
-std::vector<Place> places_of(const std::vector<Mark>&);          // one for each mark
-void add_places(std::vector<Place>&, const std::vector<Mark>&);  // adds places for marks that have none yet; no op among them may be open
+std::vector<Regions> places_of(const std::vector<Mark>&);          // one for each mark
+void add_places(std::vector<Regions>&, const std::vector<Mark>&);  // adds places for marks that have none yet; no op among them may be open
 
 // On a CPU an op is its own kernel. An op with parts is split into them; the remaining time is the op's. For the marks from `first` on.
-std::vector<Slice> host_slices(const std::vector<Mark>&, const std::vector<Place>&, const std::vector<Span>& steps, std::int64_t origin_ns,
-                               std::size_t first = 0);
+std::vector<Slice> host_slices(const std::vector<Mark>&, const std::vector<Regions>&, const std::vector<Span>& steps,
+                               std::int64_t origin_ns, std::size_t first = 0);
 
 // Tensors live in the ledger before event `first`, each as if allocated at that moment.
 std::vector<Moment> standing_before(const Ledger&, std::size_t first, std::int64_t at_ns);

@@ -42,13 +42,13 @@ TimelineTrace::~TimelineTrace() {
   writer_.flush();
 }
 
-void TimelineTrace::add(const std::vector<Mark>& marks, const std::vector<Place>& places, const Slice& s) {
+void TimelineTrace::add(const std::vector<Mark>& marks, const std::vector<Regions>& places, const Slice& s) {
   const int lane = streams_[s.stream].lane_of(s.start_ns, s.end_ns), track = first_stream + s.stream * most_lanes + lane % most_lanes;
   if (named_.insert(track).second)
     writer_.name_track(process_, track,
                        s.kind == SliceKind::host ? "ops" : fmt::format("stream {}{}", s.stream, lane > 0 ? ", beside" : ""));
   if (s.mark < 0) return writer_.slice(process_, track, s.kernel, name_of(s.kind), s.start_ns, s.ns());
-  const Place& p = places[std::size_t(s.mark)];
+  const Regions& p = places[std::size_t(s.mark)];
   phases_.add(std::string(name_of(p.phase)), s);
   modules_.add(p.layer < 0 ? p.module : fmt::format("block {} {}", p.layer, p.module), s);
   TraceWriter::Args args{{"op", p.op}, {"part", p.place_name()}, {"phase", std::string(name_of(p.phase))}};

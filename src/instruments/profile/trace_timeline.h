@@ -16,7 +16,7 @@ class TimelineTrace {
   TimelineTrace(const TimelineTrace&) = delete;
   TimelineTrace& operator=(const TimelineTrace&) = delete;
 
-  void add(const std::vector<Mark>&, const std::vector<Place>&, const Slice&);
+  void add(const std::vector<Mark>&, const std::vector<Regions>&, const Slice&);
   void add(const Moment&);
   void flush() { writer_.flush(); }
 

@@ -17,8 +17,8 @@ namespace HWY_NAMESPACE {
 using headroom::HWY_NAMESPACE::sum_over;
 
 // Where in the table the cosines and sines of a row are.
-template <class Pass>
-const float* turn_of(const Pass& t, std::int64_t b, std::int64_t row) {
+template <class Arguments>
+const float* turn_of(const Arguments& t, std::int64_t b, std::int64_t row) {
   const std::int64_t position = t.positions ? t.positions.template as<std::int32_t>()[b * t.x.shape[1] + row] : row;
   return t.table.template as<float>() + position * t.x.shape[3];
 }

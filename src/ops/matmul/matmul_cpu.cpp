@@ -103,7 +103,7 @@ Matrix widened(const Matrix& from, std::int64_t rows, std::int64_t columns, floa
 // Which tiles of FP32 a worker needs beside the operands' and the sums': of partial sums, and of operands with k fastest.
 int tiles_of(const Product& p) { return p.adder == Adder::hopper ? 6 : p.sums == Sums::two_level ? 4 : 3; }
 
-struct Tile {  // of C, and where it begins
+struct TileOfC {  // of C, and where it begins
   std::int64_t i, j, m, n;
 };
 
@@ -115,7 +115,7 @@ void along_k_fastest(const Matrix& from, std::int64_t lines, std::int64_t k, std
 
 constexpr int least_exponent(DType t) { return t == DType::e4m3 ? -6 : -14; }
 
-void add_by_hopper(const Product& p, const Matrix& a, const Matrix& b, const Tile& t, std::int64_t depth, float* room, float* sums) {
+void add_by_hopper(const Product& p, const Matrix& a, const Matrix& b, const TileOfC& t, std::int64_t depth, float* room, float* sums) {
   float *a_lines = room, *b_lines = room + panel * panel;
   along_k_fastest(a, t.m, depth, a.row, a.column, a_lines);
   along_k_fastest(b, t.n, depth, b.column, b.row, b_lines);
@@ -127,7 +127,7 @@ void add_by_hopper(const Product& p, const Matrix& a, const Matrix& b, const Til
                                           std::min<std::int64_t>(hopper_depth, depth - l), least_a, least_b);
 }
 
-void multiply_small(const Sizes& s, const Product& p, Matrix a, Matrix b, Matrix c, const Tile& t, float* tiles) {
+void multiply_small(const Sizes& s, const Product& p, Matrix a, Matrix b, Matrix c, const TileOfC& t, float* tiles) {
   float *wide_a = tiles, *wide_b = tiles + panel * panel, *sum = tiles + 2 * panel * panel, *partial = sum + panel * panel;
   const auto m = t.m, n = t.n;
   const bool two_level = p.sums == Sums::two_level, scaled_along_k = along_k(p.a.kind) || along_k(p.b.kind);

@@ -35,13 +35,13 @@ HWY_BEFORE_NAMESPACE();
 namespace headroom::quantise {
 namespace HWY_NAMESPACE {
 
-struct Tile {
+struct Square {
   std::array<float, side * side> x;
   std::array<std::uint32_t, side> row_max, column_max;
   std::int64_t rows, columns;
 };
 
-void read(const Request& r, const Strip& s, std::int64_t column, Tile& t) {
+void read(const Request& r, const Strip& s, std::int64_t column, Square& t) {
   t.rows = s.rows, t.columns = std::min(side, r.x.shape[1] - column);
   with_float(r.x.dtype, [&]<class T>() {
     for (std::int64_t i = 0; i < t.rows; ++i) {
@@ -73,7 +73,7 @@ std::uint32_t largest_of(const std::array<std::uint32_t, side>& maxima, std::int
 }
 
 template <class T>
-void encode_tile(const Tile& t, const std::array<float, side>& of_row, const std::array<float, side>& of_column, std::uint8_t* to,
+void encode_tile(const Square& t, const std::array<float, side>& of_row, const std::array<float, side>& of_column, std::uint8_t* to,
                  std::int64_t apart, Counts& counts) {
   std::int64_t clipped = 0, flushed = 0, nan = 0;
   for (std::int64_t i = 0; i < t.rows; ++i) {
@@ -90,7 +90,7 @@ void encode_tile(const Tile& t, const std::array<float, side>& of_row, const std
 }
 
 void measure_strip(const Request& r, const Maxima& maxima, std::int64_t index, const Strip& s) {
-  Tile t;
+  Square t;
   std::uint32_t largest = 0;
   for (std::int64_t column = 0; column < r.x.shape[1]; column += side) {
     read(r, s, column, t);
@@ -103,7 +103,7 @@ void measure_strip(const Request& r, const Maxima& maxima, std::int64_t index, c
 }
 
 template <class T>
-void write_as_is(const Request& r, const Strip& s, std::int64_t column, const Tile& t, Counts& counts) {
+void write_as_is(const Request& r, const Strip& s, std::int64_t column, const Square& t, Counts& counts) {
   const Scaled& y = r.as_is;
   std::array<float, side> of_row{}, ones{};
   ones.fill(1);
@@ -129,7 +129,7 @@ void write_as_is(const Request& r, const Strip& s, std::int64_t column, const Ti
 }
 
 template <class T>
-void write_transposed(const Request& r, const Strip& s, std::int64_t column, const Tile& t, Counts& counts) {
+void write_transposed(const Request& r, const Strip& s, std::int64_t column, const Square& t, Counts& counts) {
   const Scaled& y = r.transposed;
   std::array<float, side> of_column{}, ones{};
   ones.fill(1);
@@ -163,7 +163,7 @@ void write_transposed(const Request& r, const Strip& s, std::int64_t column, con
 template <class T>
 void scales_of_rows(const Request& r, const Strip& s) {
   std::array<std::uint32_t, side> largest{};
-  Tile t;
+  Square t;
   for (std::int64_t column = 0; column < r.x.shape[1]; column += side) {
     read(r, s, column, t);
     for (std::int64_t i = 0; i < t.rows; ++i) largest[std::size_t(i)] = std::max(largest[std::size_t(i)], t.row_max[std::size_t(i)]);
@@ -179,7 +179,7 @@ void with_eight(DType t, F&& f) {
 Counts write_strip(const Request& r, const Strip& s) {
   Counts counts;
   if (r.as_is && r.as_is.kind == ScaleKind::row) with_eight(r.as_is.values.dtype, [&]<class T>() { scales_of_rows<T>(r, s); });
-  Tile t;
+  Square t;
   for (std::int64_t column = 0; column < r.x.shape[1]; column += side) {
     read(r, s, column, t);
     if (r.as_is) with_eight(r.as_is.values.dtype, [&]<class T>() { write_as_is<T>(r, s, column, t, counts); });

@@ -119,7 +119,7 @@ class Reading {
  public:
   explicit Reading(const dry::Process& p) : process_(p), lines_(p) { phases_.emplace_back(before_first_step); }
 
-  void operator()(const Head& h, const dry::Block& b) {
+  void operator()(const Head& h, const dry::BlockChange& b) {
     CardLog& c = cards_[b.device];
     if (h.thread != main_thread_ && main_thread_ == 0) main_thread_ = h.thread;
     const std::uint64_t now = c.points.size();

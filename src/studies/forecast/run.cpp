@@ -70,8 +70,8 @@ class Growing {
     return pread(file_.get(), into, bytes, off_t(at)) == ssize_t(bytes);
   }
   void take(const dry::Head& head, const char* payload, std::size_t bytes) {
-    if (head.kind == dry::Kind::block && bytes >= sizeof(dry::Block)) {
-      dry::Block block;
+    if (head.kind == dry::Kind::block && bytes >= sizeof(dry::BlockChange)) {
+      dry::BlockChange block;
       std::memcpy(&block, payload, sizeof block);
       live = block.allocated;
     } else if (head.kind == dry::Kind::name && bytes >= sizeof(dry::Name)) {

@@ -28,8 +28,8 @@ Profile profile_variant(const ProfileAttention& asked, const attention::Variant&
   Context ctx{.arena = arena, .device = device, .threads = &place.threads(), .stream = place.stream()};
   const Random random{o.seed};
   // Walks the case from empty memory to gradients; `each` does with a pass what it likes.
-  using Pass = std::function<void()>;
-  const auto walk = [&](const std::function<void(const Pass&)>& each) {
+  using Call = std::function<void()>;
+  const auto walk = [&](const std::function<void(const Call&)>& each) {
     AttentionVisit visit;
     visit.fill_inputs = [&](const AttentionTensors& t) {
       place.fill_normal(t.fwd.q, random.stream(1));
@@ -38,7 +38,7 @@ Profile profile_variant(const ProfileAttention& asked, const attention::Variant&
       asked.of.fill(place, p, t.fwd.with);
     };
     visit.fill_d_o = [&](const AttentionTensors& t) { place.fill_normal(t.d_o, random.stream(4)); };
-    visit.forward = [&](const Pass& pass) { passes == Passes::backward ? pass() : each(pass); };
+    visit.forward = [&](const Call& pass) { passes == Passes::backward ? pass() : each(pass); };
     visit.backward = each;
     return walk_case(p, v, passes, ctx, visit);
   };
@@ -47,7 +47,7 @@ Profile profile_variant(const ProfileAttention& asked, const attention::Variant&
   std::optional<profile::ClockSamples> clock;
   if (place.on_gpu()) clock.emplace(device);
   int repeats = 0;  // a forward and a backward are one
-  const AttentionBytes ran = walk([&](const Pass& pass) {
+  const AttentionBytes ran = walk([&](const Call& pass) {
     for (int i = 0; i < o.warmup && !o.stop(); ++i) pass();
     ctx.listener = recording->listener();
     int steps = 0;
@@ -60,7 +60,7 @@ Profile profile_variant(const ProfileAttention& asked, const attention::Variant&
   if (clock) result.sm_hz = clock->mean_hz();
   clock.reset();
   recording.reset();
-  if (o.counters) walk([&](const Pass& pass) { count(place, device, pass, result.counted); });
+  if (o.counters) walk([&](const Call& pass) { count(place, device, pass, result.counted); });
   return result;
 }
 

@@ -18,7 +18,7 @@ Table ProfileTables::timeline_rows() const {
     r.stream = s.stream;
     r.step = s.step;
     if (s.mark >= 0) {
-      const profile::Place& p = places[std::size_t(s.mark)];
+      const profile::Regions& p = places[std::size_t(s.mark)];
       r.op = p.op;
       r.part = p.place_name();
       r.phase = name_of(p.phase);

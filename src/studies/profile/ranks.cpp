@@ -15,7 +15,7 @@ using profile::Slice;
 using profile::Span;
 using profile::Timeline;
 
-bool is_collective(const Timeline& t, const profile::Place& p) {
+bool is_collective(const Timeline& t, const profile::Regions& p) {
   return p.cost_of >= 0 && t.marks[std::size_t(p.cost_of)].region.cost.link_bytes > 0;
 }
 
@@ -52,7 +52,7 @@ Split split_of(const Timeline& t) {
   std::set<std::pair<int, int>> counted;  // an op may be several kernels
   for (const Slice& slice : t.slices) {
     if (slice.mark < 0) continue;
-    const profile::Place& p = places[std::size_t(slice.mark)];
+    const profile::Regions& p = places[std::size_t(slice.mark)];
     if (is_collective(t, p) && counted.emplace(slice.step, p.cost_of).second)
       s.link_bytes += t.marks[std::size_t(p.cost_of)].region.cost.link_bytes;
   }
@@ -81,7 +81,7 @@ std::vector<LaneRow> lanes_of(const Timeline& t, int rank) {
   std::map<int, std::size_t> last;  // by stream, its newest row
   for (const Slice& slice : t.slices) {
     if (slice.step + 1 != int(t.steps.size())) continue;
-    const profile::Place* p = slice.mark >= 0 ? &places[std::size_t(slice.mark)] : nullptr;
+    const profile::Regions* p = slice.mark >= 0 ? &places[std::size_t(slice.mark)] : nullptr;
     const bool collective = p && is_collective(t, *p);
     LaneRow row{.rank = rank, .stream = slice.stream};
     row.start_ms = double(slice.start_ns - start) / 1e6;

@@ -23,13 +23,13 @@ struct Use {  // of time by whatever a key stands for, over all steps
 
 // Sums of the slices by key. The cost of a region counts once for each step, however many kernels it took.
 template <class Key, class KeyOf>
-std::map<Key, Use> summed(const Timeline& t, const std::vector<profile::Place>& places, KeyOf&& key_of) {
+std::map<Key, Use> summed(const Timeline& t, const std::vector<profile::Regions>& places, KeyOf&& key_of) {
   std::map<Key, Use> uses;
   std::set<std::pair<int, int>> counted;
   for (std::size_t i = 0; i < t.slices.size(); ++i) {
     const Slice& s = t.slices[i];
-    static const profile::Place unmarked;
-    const profile::Place& place = s.mark >= 0 ? places[std::size_t(s.mark)] : unmarked;
+    static const profile::Regions unmarked;
+    const profile::Regions& place = s.mark >= 0 ? places[std::size_t(s.mark)] : unmarked;
     Use& u = uses[key_of(s, place)];
     u.ns += double(s.ns());
     ++u.count;
@@ -54,13 +54,13 @@ double steps_of(const Timeline& t) { return t.repeats > 0 ? t.repeats : std::max
 std::optional<double> rate(double amount, double ns, double unit) {
   return ns > 0 && amount > 0 ? std::optional(amount / ns * 1e9 / unit) : std::nullopt;
 }
-std::string phase_name(const profile::Place& p) { return std::string(name_of(p.phase)); }
+std::string phase_name(const profile::Regions& p) { return std::string(name_of(p.phase)); }
 
 enum Column { forward, backward, optimizer, columns };
 int column_of(Phase p) { return p == Phase::optimizer ? optimizer : p == Phase::backward ? backward : forward; }
 std::optional<double> ms_or_none(double ns, double steps) { return ns > 0 ? std::optional(ns / steps / 1e6) : std::nullopt; }
 
-std::string slice_name(const Timeline& t, const std::vector<profile::Place>& places, int slice) {
+std::string slice_name(const Timeline& t, const std::vector<profile::Regions>& places, int slice) {
   if (slice < 0) return "(the step's edge)";
   const Slice& s = t.slices[std::size_t(slice)];
   return s.mark >= 0 ? places[std::size_t(s.mark)].label() : s.kernel;
@@ -101,7 +101,7 @@ std::vector<KernelTimeRow> ProfileTables::kernel_rows() const {
   const auto places = places_of(timeline.marks);
   const double steps = steps_of(timeline), total = step_ms();
   std::vector<KernelTimeRow> rows;
-  const auto uses = summed<std::string>(timeline, places, [](const Slice& s, const profile::Place&) { return s.kernel; });
+  const auto uses = summed<std::string>(timeline, places, [](const Slice& s, const profile::Regions&) { return s.kernel; });
   for (const auto& [kernel, u] : by_time(uses)) {
     KernelTimeRow r;
     r.kernel = kernel;
@@ -121,7 +121,7 @@ Table ProfileTables::phases() const {
   const auto places = places_of(timeline.marks);
   const double steps = steps_of(timeline), total = step_ms();
   std::vector<PhaseRow> rows;
-  const auto uses = summed<std::string>(timeline, places, [](const Slice& s, const profile::Place& p) {
+  const auto uses = summed<std::string>(timeline, places, [](const Slice& s, const profile::Regions& p) {
     return s.mark < 0 ? std::string("outside the ops") : phase_name(p);
   });
   for (const auto& [phase, u] : by_time(uses)) {
@@ -142,11 +142,11 @@ Table ProfileTables::modules() const {
   std::vector<ModuleRow> rows;
   using Key = std::pair<std::string, std::string>;
   std::map<Key, std::array<double, columns>> by_phase;
-  const auto key_of = [](const Slice& s, const profile::Place& p) {
+  const auto key_of = [](const Slice& s, const profile::Regions& p) {
     return s.mark < 0 ? Key{"(none)", s.kernel} : Key{p.module, p.place_name()};
   };
   for (const Slice& s : timeline.slices) {
-    const profile::Place p = s.mark < 0 ? profile::Place{} : places[std::size_t(s.mark)];
+    const profile::Regions p = s.mark < 0 ? profile::Regions{} : places[std::size_t(s.mark)];
     by_phase[key_of(s, p)][std::size_t(column_of(p.phase))] += double(s.ns());
   }
   for (const auto& [key, u] : by_time(summed<Key>(timeline, places, key_of))) {
@@ -201,7 +201,7 @@ Table ProfileTables::attention() const {
   const auto places = places_of(timeline.marks);
   const double steps = steps_of(timeline);
   std::vector<AttentionPartRow> rows;
-  const auto uses = summed<std::string>(timeline, places, [](const Slice&, const profile::Place& p) -> std::string {
+  const auto uses = summed<std::string>(timeline, places, [](const Slice&, const profile::Regions& p) -> std::string {
     if (p.work_of_op != Work::attention_parts && p.work_of_op != Work::attention) return "";
     if (p.work == Work::attention) return "products and softmax in one kernel";
     return p.part.empty() ? "between its parts" : p.work == Work::softmax ? "softmax" : "products (" + p.part + ")";
@@ -258,7 +258,7 @@ Table ProfileTables::roofline() const {
     if (p.dtype == DType::f32) p.math = precision.math;
     return p;
   };
-  const auto uses = summed<Key>(timeline, places, [&](const Slice& s, const profile::Place& p) {
+  const auto uses = summed<Key>(timeline, places, [&](const Slice& s, const profile::Regions& p) {
     return s.mark < 0 || p.cost_of < 0 ? Key{}
                                        : Key{p.label(), std::string(name_of(p.work == Work::matmul ? math_of(p.precision) : p.precision))};
   });
