@@ -12,6 +12,8 @@ SHAPES = {
                                             attn_pdrop=0.0)),
     "gemma-narrow": (hf.GemmaConfig, dict(GEMMA, vocab_size=16000, hidden_size=512, intermediate_size=2048, num_hidden_layers=3,
                                           num_attention_heads=4, num_key_value_heads=1, head_dim=128)),
+    "gemma2-narrow": (hf.Gemma2Config, dict(GEMMA, vocab_size=16000, hidden_size=512, intermediate_size=2048, num_hidden_layers=4,
+                                            num_attention_heads=8, num_key_value_heads=4, head_dim=64, sliding_window=256)),
     "gemma3-narrow": (hf.Gemma3TextConfig, dict(GEMMA, vocab_size=16000, hidden_size=512, intermediate_size=2048, num_hidden_layers=6,
                                                 num_attention_heads=4, num_key_value_heads=1, head_dim=128, sliding_window=512)),
     "gemma3-wide": (hf.Gemma3TextConfig, dict(GEMMA, vocab_size=32000, hidden_size=1280, intermediate_size=5120, num_hidden_layers=7,

@@ -34,15 +34,12 @@ void check(const LanguageModel& m) {
   check(size_of(m.precision.dtype) >= 2, Code::unsupported, "--as pytorch: torch.autocast has no fp8; ask for fp32, tf32, bf16 or fp16");
   const bool of_transformers = m.family != Family::llama;
   check(
-      !of_transformers || m.family == Family::gpt_oss || (m.fused_attention && m.compile == Compile::none && m.selective != Selective::ops),
-      Code::unsupported,
-      "--as pytorch: the steps of GPT-2, Gemma and models of experts are accounted for eager, with --attention flash; leave --compile "
-      "and --selective ops out, or put headroom forecast -- in front of a program");
-  check(m.family != Family::gpt_oss || (!m.fused_attention && m.compile == Compile::none && m.selective != Selective::ops),
-        Code::unsupported,
-        "--as pytorch: transformers trains gpt-oss with plain attention, because PyTorch's fused kernels have no sinks, and its step is "
-        "accounted for eager; choose --attention plain, leave --compile and --selective ops out, or put headroom forecast -- in front of a "
-        "program");
+      !of_transformers || (m.compile == Compile::none && m.selective != Selective::ops), Code::unsupported,
+      "--as pytorch: the steps of GPT-2, Gemma and models of experts are accounted for eager; leave --compile and --selective ops out, or "
+      "put headroom forecast -- in front of a program");
+  check(m.family != Family::gpt_oss || !m.fused_attention, Code::unsupported,
+        "--as pytorch: transformers trains gpt-oss with plain attention, because PyTorch's fused kernels have no sinks; choose --attention "
+        "plain, or put headroom forecast -- in front of a program");
   check(
       !m.routed() || m.base == Base::precision, Code::unsupported,
       "--as pytorch --base 4bit: bitsandbytes packs nn.Linear, and transformers keeps experts in one parameter of three dimensions, which "

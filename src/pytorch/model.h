@@ -97,6 +97,8 @@ class Model {
   Value attend_of_transformers(std::size_t i, const Value& x);
   Value block_of_gemma(std::size_t i, Value x, Eager::Visit);
   Turn turn_of_positions(const std::string& of);
+  Value mask_of(const std::string& name, DType);
+  Value plain_attention(const Value& q, const Value& k, const Value& v);
   Value embedded_of_experts();
   Value norm_of_transformers(const std::string& name, const Value& x, const Parameter& weight, Eager::Visit = Eager::Visit::first);
   Value experts_of(const BlockWeights&, const Value& h, Eager::Visit);

@@ -28,6 +28,7 @@ Value Model::embedded_of_experts() {
   const Value x = torch.embedding("embedded tokens", embed, {m.batch, m.len}, m.width);
   turn_of_all = turn_of_positions("");
   standing_in_forward = {x.saved(), turn_of_all.cos, turn_of_all.sin};
+  if (!m.fused_attention) standing_in_forward.push_back(mask = mask_of("mask", x.dtype));
   return x;
 }
 

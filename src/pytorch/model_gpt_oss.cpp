@@ -36,9 +36,8 @@ Value Model::embedded_of_gpt_oss() {
   const Value x = torch.embedding("embedded tokens", embed, {m.batch, m.len}, m.width);
   const auto turns = [&](const char* name) { return torch.make(name, x.dtype, {1, m.len, dim / 2}); };
   turn_of_all = {turns("cos"), turns("sin")};
-  mask = torch.make("mask", x.dtype, {m.batch, 1, m.len, m.len});
-  standing_in_forward = {x.saved(), turn_of_all.cos, turn_of_all.sin, mask,
-                         torch.make("mask of windows", x.dtype, {m.batch, 1, m.len, m.len})};
+  mask = mask_of("mask", x.dtype);
+  standing_in_forward = {x.saved(), turn_of_all.cos, turn_of_all.sin, mask, mask_of("mask of windows", x.dtype)};
   return x;
 }
 

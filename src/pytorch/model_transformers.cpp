@@ -60,6 +60,7 @@ Value Model::embedded_of_gpt2() {
     const Value rows = torch.embedding("embedded tokens", embed, {m.batch, m.len}, m.width),
                 places = torch.embedding("embedded positions", positions, {1, m.len}, m.width);
     standing_in_forward = {rows.saved(), places.saved()};
+    if (!m.fused_attention) standing_in_forward.push_back(mask = mask_of("mask", rows.dtype));
     sum = torch.add_to_each("tokens and positions", rows, places);
   }
   return m.dropout ? torch.dropout("embedding dropout", sum) : sum;
@@ -72,8 +73,9 @@ Value Model::block_of_gpt2(const BlockWeights& w, Value x, Eager::Visit pass) {
     const auto parts = torch.split("q, k and v", torch.conv1d("qkv", h, w.qkv.weight, w.qkv.bias), 3);
     const Shape apart{m.batch, m.heads, m.len, dim}, joined{m.batch, m.len, m.width};
     const auto heads = [&](std::size_t i) { return torch.heads_in_place(parts[i], apart); };
-    const Value o = torch.fused_attention("attention", heads(0), heads(1), heads(2));
-    attended = dropped("o", torch.conv1d("o", torch.heads_in_place(o, joined), w.o.weight, w.o.bias));
+    const Value o = m.fused_attention ? torch.heads_in_place(torch.fused_attention("attention", heads(0), heads(1), heads(2)), joined)
+                                      : plain_attention(heads(0), heads(1), heads(2));
+    attended = dropped("o", torch.conv1d("o", o, w.o.weight, w.o.bias));
   }
   x = torch.add("attention residual", attended, x);
   h = {};
@@ -87,6 +89,27 @@ Value Model::block_of_gpt2(const BlockWeights& w, Value x, Eager::Visit pass) {
   active = {};
   down = dropped("down", down);
   return torch.add("feed-forward residual", x, down, pass);
+}
+
+Value Model::mask_of(const std::string& name, DType type) { return torch.make(name, type, {m.batch, 1, m.len, m.len}); }
+
+// eager_attention_forward of each: whole matrices of scores, to which a mask is added. GPT-2 drops weights, Gemma 2 caps scores.
+Value Model::plain_attention(const Value& q, const Value& k, const Value& v) {
+  const std::int64_t times = m.heads / k.shape[1];
+  const Value keys = torch.repeated("keys, repeated", k, times), values = torch.repeated("values, repeated", v, times);
+  Value scores = torch.matmul("q @ k^T", q, torch.transposed(keys));
+  scores = torch.scaled("scores, scaled", scores);
+  if (m.capped_scores) {
+    scores = torch.scaled("scores / cap", scores);
+    scores = torch.sigmoid("tanh(scores / cap)", scores);
+    scores = torch.scaled("scores, capped", scores);
+  }
+  scores = torch.masked("scores, masked", scores, mask);
+  const bool in_fp32 = m.family != Family::gpt2;
+  scores = torch.softmax("weights", in_fp32 ? torch.cast("scores as fp32", scores, DType::f32) : scores);
+  scores = torch.cast("weights as they are used", scores, in_fp32 ? q.dtype : v.dtype);
+  if (m.family == Family::gpt2 && m.dropout) scores = torch.dropout("weights dropout", scores);
+  return torch.heads_joined("heads joined", torch.matmul("output", scores, values), {m.batch, m.len, m.heads * dim});
 }
 
 Model::Turn Model::turn_of_positions(const std::string& of) {
@@ -103,7 +126,13 @@ Value Model::embedded_of_gemma() {
     x = torch.scaled("scaled tokens", rows);
   }
   standing_in_forward = {x.saved()};
-  const bool sliding = !m.capped_scores && std::ranges::any_of(m.windows, [this](std::int64_t w) { return w > 0 && m.len >= w; });
+  if (!m.fused_attention) {
+    standing_in_forward.push_back(mask = mask_of("mask", x.dtype));
+    const bool windows = std::ranges::any_of(m.windows, [](std::int64_t w) { return w > 0; });
+    if (windows) standing_in_forward.push_back(mask_of("mask of windows", x.dtype));
+  }
+  const bool sliding =
+      m.fused_attention && !m.capped_scores && std::ranges::any_of(m.windows, [this](std::int64_t w) { return w > 0 && m.len >= w; });
   if (sliding) standing_in_forward.push_back(mask = torch.make("mask of windows", DType::u8, {1, 1, m.len, m.len}));
   turn_of_all = turn_of_positions("");
   turn_of_windows = m.qk_norm ? turn_of_positions(" of windows") : turn_of_all;
@@ -163,6 +192,7 @@ Value Model::attend_of_transformers(std::size_t i, const Value& x) {
   }
   const bool masked = window > 0 && m.len >= window && !m.capped_scores;  // scores are capped by flash-attn, which has windows of its own
   Value o;
+  if (!m.fused_attention) return product("o", plain_attention(q, k, v), w.o);
   if (masked) {
     const std::int64_t times = m.heads / kv_heads;
     o = torch.fused_attention("attention", q, torch.for_each_head("keys", k, times), torch.for_each_head("values", v, times), mask);

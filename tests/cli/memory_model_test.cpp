@@ -26,7 +26,7 @@ TEST_F(ModelProgram, BadInputGetsOneLine) {
   refused("memory model --as pytorch --masters halves", 2, "leave --masters out");
   refused("memory model --as pytorch --gpus 2 --shard optimizer --adam muon", 2, "leave --shard and --optimizer-in-backward out");
   refused("memory model --as pytorch --model mixtral-8x7b --attention flash --lora 8 --base 4bit", 1, "leave --base 4bit out");
-  refused("memory model --as pytorch --model mixtral-8x7b --attention plain", 1, "with --attention flash");
+  refused("memory model --as pytorch --model gpt-oss-20b --attention flash", 1, "choose --attention plain");
   refused("memory model --as pytorch --shard everything", 2, "name --gpus");
   refused("memory model --as pytorch --gpus 2 --lora 8 --shard everything", 2, "add --parameters half");
   refused("memory model --as pytorch --gpus 2 --shard everything --keep groups:2", 2, "choose --keep everything or input");

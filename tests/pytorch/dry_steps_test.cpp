@@ -49,9 +49,9 @@ TEST(PyTorchDrySteps, AreCountedWithinTwoPercent) {
     near("held", a.held_bytes, of("held"));
     const double run = std::max(of("update_peak"), of("backward_peak"));
     const std::string blocks = row.at("layers") == "0" ? "" : fmt::format(" ({} of its blocks)", m.layers);
-    const std::string said =
-        fmt::format("| {}{}, {} × {}, {} | `{}` | {:.0f} MB, {:+.1f} % |", row.at("model"), blocks, m.batch, m.len, row.at("precision"),
-                    studies::levers_of(m), run, 100 * (double(a.train_peak_bytes) / 1048576.0 / run - 1));
+    const std::string said = fmt::format("| {}{}, {} × {}, {} | `{}{}` | {:.0f} MB, {:+.1f} % |", row.at("model"), blocks, m.batch, m.len,
+                                         row.at("precision"), m.fused_attention ? "" : "--attention plain ", studies::levers_of(m), run,
+                                         100 * (double(a.train_peak_bytes) / 1048576.0 / run - 1));
     EXPECT_NE(docs.find(said), std::string::npos) << "docs/memory.md is stale: " << said;
   }
   std::printf("largest relative error %.4f\n", worst);

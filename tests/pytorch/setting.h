@@ -20,6 +20,10 @@ inline void make_gpt2(LanguageModel& m, const std::string& name) {
 inline void make_gemma(LanguageModel& m, const std::string& name) {
   m.family = Family::gemma, m.tied = true, m.loss = Loss::in_fp32;
   m.vocab = 16000, m.width = 512, m.ffn = 2048, m.heads = 4, m.kv_heads = 1, m.head_dim = 128;
+  if (name == "gemma2-narrow") {
+    m.norms_after = m.capped_scores = m.capped_logits = true;
+    m.layers = 4, m.heads = 8, m.kv_heads = 4, m.head_dim = 64, m.windows = {256, 0, 256, 0};
+  }
   if (name == "gemma-narrow") m.layers = 3, m.windows.assign(3, 0);
   if (name.starts_with("gemma3")) m.norms_after = m.qk_norm = true;
   if (name == "gemma3-narrow") m.layers = 6, m.windows = {512, 512, 512, 512, 512, 0};
