@@ -194,7 +194,7 @@ class Overlap {
     const Wide from = std::max(low, floor_of(left - above - of_a_, stride)),
                to = std::min(high, floor_of(left - below + of_b_, stride) + 1);
     for (Wide n = from; n <= to; ++n) {
-      if (--tries_ < 0) return false;  // of strides that belong to no one packed tensor
+      if (--tries_ < 0) return false;  // strides of several packed tensors: not searched further
       if (reaches(at + 1, left - n * stride)) return true;
     }
     return false;
@@ -261,7 +261,7 @@ void run_forward(const headroom_attention_call& call, const Tensors& t, Arena& s
   check_not_given(p.page > 0, with.pages, "pages", "page");
   check_not_given(p.dropout != 0, with.random, "random", "dropout");
   Context saving{saved_arena, ctx.device, ctx.threads};
-  if (call.quantise == QuantiseTo::fp8)  // whose variants save nothing
+  if (call.quantise == QuantiseTo::fp8)  // its variants save nothing
     return forward_in_fp8(call.how, p, {t[q], t[k], t[v], t[o], t[lse], {}, with}, ctx);
   attention::forward(call.how, p, {t[q], t[k], t[v], t[o], t[lse], make_saved(call.how, p, saving), with}, ctx);
 }

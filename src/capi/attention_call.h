@@ -23,7 +23,7 @@ using Pointers = std::array<void*, most_parts>;
 
 struct headroom_attention_call {
   headroom_context& context;
-  headroom::attention::Problem problem;  // of the caller's tensors
+  headroom::attention::Problem problem;  // describes the caller's tensors
   headroom::capi::QuantiseTo quantise;
   const headroom::attention::Variant& how;
   headroom::attention::Pass pass;

@@ -25,11 +25,11 @@ struct headroom_comm {
   std::unique_ptr<Collectives> collectives;
   std::uint64_t made_at_fork = fork_count();
   std::atomic<bool> busy{false};
-  Device gpu = cpu_device();  // whose memory calls on a stream have
+  Device gpu = cpu_device();  // calls on a stream have this device's memory
   std::string route{};
   std::mutex ending;
   std::string ended{};                               // why: no call runs any more
-  std::string carries{};                             // of the next call, as headroom_comm_carries said
+  std::string carries{};                             // what headroom_comm_carries said of the next call
   std::optional<CardCollectives::Queue> next_queue;  // as headroom_comm_on_stream or headroom_comm_later said
   BegunCalls begun;                                  // last: its thread uses the rest
 

@@ -229,7 +229,7 @@ Json pytorch_answer(Request& r) {
   m.device = device_of(r, "h200");
   describe_cases(m, r.reader());
   const auto read = r.reader();
-  describe_levers(m, [&](auto& member, const Description& d) {  // of our levers the ones that PyTorch has
+  describe_levers(m, [&](auto& member, const Description& d) {  // only levers that PyTorch has
     for (const std::string_view theirs : {"precision", "attention", "keep", "ranks", "shard"})
       if (d.name == theirs) read(member, d);
   });

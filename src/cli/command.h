@@ -64,7 +64,7 @@ RunCommand completion(CLI::App&, Common&);
 
 // Prints the record in the format asked for, to --out or standard output, and answers with `code`.
 int deliver(const Record&, const Common&, int code = yes);
-int deliver_stopped(const Record&, const Common&);  // of a run that a signal stopped: its answer is neither green nor red; answers "failed"
+int deliver_stopped(const Record&, const Common&);  // a signal stopped the run: its answer is neither green nor red; returns "failed"
 void remember_command(std::span<char*> words);      // keeps the command as typed; pages, tables in files and JSON show it
 void print(std::string_view text);                  // prints to standard output; an Error (io) when not all of it was written
 void say(const std::string& sentence);              // prints a line to standard error, without control characters

@@ -80,7 +80,7 @@ void each_place(std::span<const CommandWords> commands, Visit visit) {
   }
 }
 
-std::string in_quotes(const std::string& text) {  // of a shell
+std::string in_quotes(const std::string& text) {  // as a shell quotes
   std::string out = "'";
   for (const char c : text) c == '\'' ? out += "'\\''" : out += c;
   return out + "'";
@@ -165,7 +165,7 @@ std::string zsh_completion(std::span<const CommandWords> commands) {
     for (const char c : name) c == ':' ? escaped += "\\:" : escaped += c;
     return in_quotes(escaped + ":" + about);
   };
-  const auto spec = [](const std::string& name, const OptionWords& o) {  // of _arguments
+  const auto spec = [](const std::string& name, const OptionWords& o) {  // one line for zsh's _arguments
     std::string about, value;
     for (const char c : o.about) {
       if (c == '[' || c == ']' || c == ':' || c == '\\') about += '\\';
@@ -260,7 +260,7 @@ std::string manual(std::span<const CommandWords> commands, std::string_view over
     std::string out;
     for (std::size_t i = 0; i < text.size(); ++i) {
       const char c = text[i];
-      if (const auto first = std::uint8_t(c); first >= 0xc0) {  // of a character of UTF-8
+      if (const auto first = std::uint8_t(c); first >= 0xc0) {  // the first byte of a character of UTF-8
         const std::size_t more = first >= 0xf0 ? 3 : first >= 0xe0 ? 2 : 1;
         std::uint32_t code = first & (0x3fu >> more);
         for (std::size_t k = 1; k <= more && i + k < text.size(); ++k) code = code << 6 | (std::uint8_t(text[i + k]) & 0x3fu);

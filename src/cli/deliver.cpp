@@ -68,7 +68,7 @@ std::string now_in_words() {  // in UTC; SOURCE_DATE_EPOCH, for files that have 
   return text;
 }
 
-struct Origin {  // of a page or file
+struct Origin {  // where a page or file comes from
   std::string command, date, machine, version, commit;
 };
 void describe(Of<Origin> auto& o, auto&& f) {

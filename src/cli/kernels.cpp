@@ -101,7 +101,7 @@ RunCommand kernels(CLI::App& app, Common& common) {
       row.deterministic = v.deterministic;
       row.forward = answer(forward);
       row.backward = answer(backward);
-      if (forward.ok && (backward.ok || p.page != 0)) {  // of a cache there is no backward
+      if (forward.ok && (backward.ok || p.page != 0)) {  // a cache in pages has no backward
         served = true;
         const int workers = d.kind == DeviceKind::cpu ? d.units : 1;
         std::size_t most = attention::workspace_bytes(v, p, d, attention::Pass::forward, workers);

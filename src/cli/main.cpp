@@ -200,7 +200,7 @@ int run(const Command& command, std::span<char*> arguments) {
       return complain(who, mismatch_in_words(app, e.what(), arguments) + hint, usage);
     } catch (const CLI::ConversionError& e) {
       return complain(who, conversion_in_words(e.what()) + hint, usage);
-    } catch (const CLI::RequiredError& e) {  // of a command with topics; a mistyped topic looks like none
+    } catch (const CLI::RequiredError& e) {  // a command with topics: a mistyped topic looks like none
       const auto words_left = app.remaining(true);
       return complain(who, (words_left.empty() ? topics_in_words(app, e) : unknown_word(app, words_left)) + hint, usage);
     } catch (const CLI::ParseError& e) { return complain(who, e.what() + hint, usage); }

@@ -57,7 +57,7 @@ struct Named {  // a value on the command line
 void add_named(const CLI::App& app, std::vector<Named>& written, std::vector<Named>& others) {
   for (const auto* o : app.get_options([](const CLI::Option* o) { return o->count() > 0; })) {
     const std::string name = o->get_name();
-    if (name == "command") continue;  // of another program
+    if (name == "command") continue;  // another program's own words
     auto& into = std::find(std::begin(outputs), std::end(outputs), name) != std::end(outputs) ? written : others;
     for (const auto& value : o->results()) into.push_back({name, value});
   }

@@ -75,7 +75,7 @@ RunCommand plan(CLI::App& app, Common& common) {
     const bool gpu = p.device.kind == DeviceKind::cuda;
     p.workers = gpu ? 1 : std::max(1, available_cores() / p.gpus);
     p.stop = interrupted;
-    const bool pytorch = p.whose == studies::Whose::pytorch;  // whose settings are checked by its own account
+    const bool pytorch = p.whose == studies::Whose::pytorch;  // PyTorch's account checks its own settings
     if (!pytorch) studies::check(p);
     if (!pytorch && is_here(common)) p.device = with_ceilings(p.device, common);
     keep_freed_memory();

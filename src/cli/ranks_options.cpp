@@ -63,7 +63,7 @@ dist::Group::Settings settings_of(const CLI::App& app) {
   return s;
 }
 
-std::string whole_name(const CLI::App& app) {  // of a topic too: "headroom profile step"
+std::string whole_name(const CLI::App& app) {  // a topic has its command before it: "headroom profile step"
   return app.get_parent() ? fmt::format("{} {}", app.get_parent()->get_name(), app.get_name()) : app.get_name();
 }
 

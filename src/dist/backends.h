@@ -25,7 +25,7 @@ struct Row {
 };
 const std::vector<Row>& backends();
 
-std::vector<std::string> backend_words();  // of those
+std::vector<std::string> backend_words();  // their names
 
 // By the backend asked for, or the first that can; an Error says why it cannot, or why none can.
 std::unique_ptr<Comm> join(const Joining&, std::optional<Backend> asked);

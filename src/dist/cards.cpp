@@ -176,7 +176,7 @@ class CommCards final : public Cards {
   std::unique_ptr<CommLane> lane_;
 };
 
-class LoneCards final : public Cards, CardLane {  // of one rank
+class LoneCards final : public Cards, CardLane {  // a single rank
  public:
   LoneCards() : Cards(0, 1) { piece_bytes_ = std::size_t(1) << 40; }
   std::string route() const override { return "one GPU"; }

@@ -30,7 +30,7 @@ class CardLane {
 
   // from(j) goes to rank j; then slot i has what rank i sent. At most piece_bytes() to a rank; none to itself.
   virtual void send(const Pieces& from, void* stream) = 0;
-  virtual char* slots() const = 0;                 // of the last send: rank 0's
+  virtual char* slots() const = 0;                 // the last send's: rank 0's
   virtual std::size_t apart() const = 0;           // bytes from a rank's slot to the next one's
   virtual char* shelf() const { return nullptr; }  // where what the next give() gives may be already; null: there is no such place
   // `own` comes to to(this rank) of every other rank. to(r) of another rank says where its own comes here, and how long that is.

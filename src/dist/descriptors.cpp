@@ -38,7 +38,7 @@ Box open_box() {
   return box;
 }
 
-union Control {  // of one descriptor, and of who sent it
+union Control {  // room for one descriptor and its sender
   char bytes[CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(ucred))];
   cmsghdr aligned;
 };

@@ -73,7 +73,7 @@ class DryComm final : public Comm {
 // How long the main queue stands still for the link, where op i of the walk takes step_ms[i]: calls on the main queue wholly, those on a lane
 // as far as a wait comes before they are done. Lanes run beside each other, and nothing slows anything else down.
 struct Exposed {
-  double link_ms = 0, other_ms = 0;  // of lanes that carry calls; of others
+  double link_ms = 0, other_ms = 0;  // time of lanes that carry calls, and of others
 };
 Exposed exposed_ms(std::span<const Sent>, std::span<const Joint>, std::span<const double> step_ms);
 

@@ -37,7 +37,7 @@ Group::Group(const Seat& seat, Settings settings, std::optional<std::chrono::mil
   rendezvous_ = std::make_unique<Rendezvous>(std::move(c));
 }
 
-Group::~Group() { rendezvous_.reset(); }  // before those who were started are waited for
+Group::~Group() { rendezvous_.reset(); }  // before the wait for the started ranks
 
 void Group::refuse(const std::string& why) const {
   if (rendezvous_->rank() == 0) throw Error(Code::bad_argument, why);

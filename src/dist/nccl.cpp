@@ -21,7 +21,7 @@ namespace headroom::dist {
 
 namespace {
 
-class PeersLane final : public Lane {  // whose calls peers tell from those of other queues
+class PeersLane final : public Lane {  // peers tell its calls from those of other queues
  public:
   PeersLane(std::unique_ptr<Lane> of_gpu, Peers& peers) : of_gpu_(std::move(of_gpu)), peers_(peers) { peers_.open_lane(stream()); }
   ~PeersLane() override { peers_.close_lane(stream()); }
@@ -76,7 +76,7 @@ class NcclComm final : public Comm {
     if (engine_calls_[std::size_t(call)]) return "copy engines";
     if (!peers_ || (call != Call::exchange && call != Call::gather)) return "kernels";
     return fmt::format("peer copies from {} MiB on, else kernels{}", Peers::from_bytes >> 20,
-                       peers_->way() == Peers::Way::names ? "; a context on each other's GPU" : "");  // of calls on the main queue
+                       peers_->way() == Peers::Way::names ? "; a context on each other's GPU" : "");  // for calls on the main queue
   }
   std::unique_ptr<Lane> make_lane(int marks) override {
     auto lane = lane_of_gpu(device_, marks);

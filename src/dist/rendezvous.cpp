@@ -28,7 +28,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 constexpr const char* protocol = "headroom 2";
 constexpr milliseconds greeting_limit = std::chrono::seconds(5), knock_limit = std::chrono::seconds(2);
-constexpr std::size_t most_strangers = 64;  // connections that have not said who they are
+constexpr std::size_t most_strangers = 64;  // connections whose rank is not known yet
 constexpr const char* gone_without_word = "its process is gone without a word (killed, or crashed)";
 
 std::string seconds_in_words(milliseconds t) { return fmt::format("{:g} s", std::chrono::duration<double>(t).count()); }
@@ -111,7 +111,7 @@ class Rendezvous::Server {
 
   void serve() {
     const auto start = Clock::now();
-    std::optional<Clock::time_point> stopping;  // until the others have heard why, and those who come late have too
+    std::optional<Clock::time_point> stopping;  // until all others have heard why, late ones too
     Awake awake(silence_);
     while (true) {
       std::vector<pollfd> polls{{stop_.fd(), POLLIN, 0}, {listener_.fd(), POLLIN, 0}};  // a closed one is −1, which poll passes over
@@ -149,7 +149,7 @@ class Rendezvous::Server {
       if (std::size_t(std::count_if(connections_.begin(), connections_.end(), [](const Connection& c) { return c.stranger(); })) >=
           most_strangers)
         connections_.remove_if([first = true](const Connection& c) mutable { return c.stranger() && std::exchange(first, false); });
-      hear(add(std::move(s), -1));  // a rank says who it is at once
+      hear(add(std::move(s), -1));  // a rank names itself at once
     }
   }
 

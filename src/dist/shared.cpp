@@ -24,7 +24,7 @@ constexpr auto soon = std::chrono::microseconds(60);
 
 struct CallOfRank {  // what a rank shows of the call that it is in
   std::uint64_t call, bytes, root;
-  char words[104];  // of a gather of few bytes: they need no window, and ranks meet once
+  char words[104];  // the bytes of a small gather: they need no window, and ranks meet once
 };
 
 struct Front {                                  // at the beginning of the segment; zero when it is made
@@ -95,7 +95,7 @@ class SharedComm final : public Comm {
  private:
   std::size_t front_bytes() const { return (sizeof(Front) + 2 * sizeof(CallOfRank) * std::size_t(ranks()) + 4095) / 4096 * 4096; }
   Front& front() const { return *reinterpret_cast<Front*>(segment_.at(0)); }
-  CallOfRank& place(int rank) const {  // of two that are used in turn: who is a call behind still reads the one before
+  CallOfRank& place(int rank) const {  // two are used in turn: a rank that is a call behind still reads the one before
     return reinterpret_cast<CallOfRank*>(segment_.at(sizeof(Front)))[std::size_t(rank) * 2 + calls_ % 2];
   }
   char* window(int rank) const { return segment_.at(front_bytes() + (std::size_t(rank) * 2 + half_in_use_) * half_); }

@@ -34,7 +34,7 @@ struct Architecture {
   // multiprocessor alone, and where two blocks share one. 0: not measured; all 0: no clusters.
   int clusters_of_units = 0;
   std::array<int, 16> clusters_at_once{}, shared_clusters_at_once{};
-  double l2_bytes = 0, cache_read_bytes_per_us = 0;  // of the card that was measured: its L2, and the rate of reading keys and values
+  double l2_bytes = 0, cache_read_bytes_per_us = 0;  // the measured card's L2, and its rate of reading keys and values
 
   std::uint64_t pytorch_workspace_bytes = 0;  // given to cuBLAS by PyTorch, for each thread
 

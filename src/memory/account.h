@@ -15,19 +15,19 @@ namespace headroom {
 
 struct Component {
   std::string name, shape, dtype;
-  std::uint64_t bytes = 0;  // of its elements
+  std::uint64_t bytes = 0;  // its elements' bytes
   std::uint64_t taken = 0;  // with the allocator's rounding
   std::string formula;      // in symbols and in numbers
   std::string phase;
   bool at_peak = false;
-  double share = 0;  // of the peak; 0 when it does not stand there
+  double share = 0;  // share of the peak; 0 if it is not allocated then
   int count = 1;     // equal ones of different blocks, in bytes, taken and share counted together
 };
 
 struct Moment {  // an allocation, or its end
   std::string what;
   std::uint64_t live = 0;        // after it
-  Phase phase = Phase::forward;  // of what came or went
+  Phase phase = Phase::forward;  // phase of what was allocated or freed
   std::int64_t change = 0;
 };
 

@@ -32,7 +32,7 @@ class Segments {
   };
   CachedBlock take(std::uint64_t size);  // size is rounded already
   void give(CachedBlock);
-  std::uint64_t reserved() const { return reserved_; }  // of all segments
+  std::uint64_t reserved() const { return reserved_; }  // bytes of all segments
 
  private:
   struct PieceOfSegment {
@@ -91,7 +91,7 @@ class Allocator {
   void enter(Phase p) { phase_ = p; }
   Phase phase() const { return phase_; }
   void on_stream(int s) { stream_ = s; }  // a block is lent again only on the stream that it was cut for
-  std::uint64_t reserved() const;         // of all segments; nothing is returned to the driver, so this is their peak
+  std::uint64_t reserved() const;         // bytes of all segments; nothing is returned to the driver, so this is their peak
   std::uint64_t live() const { return live_; }
   std::uint64_t peak() const { return peak_; }
   void start_peak() { peak_ = live_; }
@@ -99,8 +99,7 @@ class Allocator {
   const std::vector<Piece>& pieces() const { return pieces_; }
   const std::vector<Event>& events() const { return events_; }
   std::vector<std::uint32_t> standing() const;  // pieces live now
-  std::vector<std::uint64_t> state()
-      const;  // of every live piece its name, address and size: from equal states equal calls take equal bytes
+  std::vector<std::uint64_t> state() const;  // name, address and size of every live piece: from equal states equal calls take equal bytes
 
  private:
   friend class Storage;

@@ -49,7 +49,7 @@ struct Program {
   Softmax softmax = Softmax::builtin;
   Upstream upstream = Upstream::given;
   std::optional<PeakOf> peak_of{};                 // empty: forward when upstream is sum, else the step
-  std::optional<std::uint64_t> workspace_bytes{};  // of cuBLAS; empty: by architecture
+  std::optional<std::uint64_t> workspace_bytes{};  // cuBLAS's; empty: by architecture
 };
 void describe(Of<Program> auto& p, auto&& f) {
   f(p.softmax, softmax_choice);

@@ -46,7 +46,7 @@ Value Engine::record(const std::string& name, Value out, std::vector<Value> inpu
   return out;
 }
 
-// Two gradients of one tensor: added in place when one of them is nobody else's, otherwise into a third.
+// Two gradients of one tensor: added in place when nothing else uses one of them, otherwise into a third.
 void Engine::add_into(Value& old, Value more) {
   ran(Kernel::pointwise, old, old, more);
   const auto alone = [](const Value& v) { return v.layout == Layout::fresh && v.storage.use_count() == 1; };

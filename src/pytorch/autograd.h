@@ -36,7 +36,7 @@ struct Node {
   using Gradients = std::vector<Value>;
   std::string name;
   std::uint64_t age = 0;                       // later nodes run first
-  std::vector<std::shared_ptr<Node>> sources;  // who is owed each of backward's results
+  std::vector<std::shared_ptr<Node>> sources;  // the nodes that get backward's results
   std::function<Gradients(const Value&)> backward;
   bool leaf = false;  // adds up a parameter's gradient; stays after it has run
 };
@@ -55,7 +55,7 @@ class Engine {
   explicit Engine(Allocator& memory) : memory_(memory) {}
   Value make(const std::string& name, DType, Shape);
   Parameter parameter(const std::string& name, DType, Shape);
-  Parameter parameter(const std::string& name, Value);  // of a tensor that is there
+  Parameter parameter(const std::string& name, Value);  // makes a parameter of a tensor that is there
   // Marks `out` as made from `inputs`; backward's results answer to them one by one. Nothing is kept if no gradient is needed.
   Value record(const std::string& name, Value out, std::vector<Value> inputs, std::function<Node::Gradients(const Value&)> backward);
   void run_backward(Value root, Value gradient);
@@ -64,8 +64,8 @@ class Engine {
   Parameter frozen(const std::string& name, DType t, Shape s) { return {make(name, t, s)}; }
   Allocator& memory() { return memory_; }
   std::uint64_t next_age() { return next_age_++; }
-  void write_launches(Launches* to) { launches_ = to; }  // null: nobody asks for them
-  void launched(auto&& what) {                           // something is given to the card: tells what, where somebody asks
+  void write_launches(Launches* to) { launches_ = to; }  // null: they are not recorded
+  void launched(auto&& what) {                           // something is given to the card: what() records it
     if (launches_) what(*launches_);
   }
 

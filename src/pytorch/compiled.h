@@ -19,7 +19,7 @@ class Compiled {
  public:
   struct Sizes {
     std::int64_t batch = 0, len = 0, width = 0, heads = 0, kv_heads = 0, dim = 0, ffn = 0, vocab = 0;
-    DType low = DType::f32;        // of products
+    DType low = DType::f32;        // the products' type
     bool casts = false;            // weights are FP32, and copied to it
     std::int64_t written_out = 0;  // numbers of the largest matrix that is packed, and written out for its product
   };

@@ -387,7 +387,8 @@ Value Eager::silu(const std::string& name, const Value& x) {
 
 Value Eager::square(const std::string& name, const Value& x) { return powered(name, x, "x to the 1", "2 x"); }
 
-Value Eager::powered(const std::string& name, const Value& x, const char* lower, const char* times_lower) {  // of xⁿ: g · (n · xⁿ⁻¹)
+Value Eager::powered(const std::string& name, const Value& x, const char* lower,
+                     const char* times_lower) {  // backward of xⁿ: g · (n · xⁿ⁻¹)
   const Value out = fresh(name, x.dtype, x.shape);
   ran(Kernel::pointwise, out, x);
   return record(name, out, {x}, [this, x = x.saved(), name = full(name), lower, times_lower](const Value& g) {

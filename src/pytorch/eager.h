@@ -128,13 +128,13 @@ class Eager : public Engine {
   std::map<const Node*, Value> cast_parameters_;
   int layer_ = -1;
 
-  struct Selected {  // of one checkpoint
+  struct Selected {  // what one checkpoint keeps
     std::vector<Value> kept;
     std::size_t products = 0, next = 0;
     bool again = false;
   };
   Value* kept_before();                               // what the first run kept of this op; null: it is made again
-  void keep_selected(const std::vector<Value>& out);  // of the first run
+  void keep_selected(const std::vector<Value>& out);  // called in the first run
   std::shared_ptr<Selected> selected_;
 };
 

@@ -60,7 +60,7 @@ Value Eager::cross_entropy(const std::string& name, const Value& logits) {
 namespace {
 constexpr std::int64_t torchtunes_chunks = 8;
 
-std::int64_t ligers_rows(std::int64_t rows, std::int64_t vocab, std::int64_t width) {  // of one part: about as many bytes as the input
+std::int64_t ligers_rows(std::int64_t rows, std::int64_t vocab, std::int64_t width) {  // rows of one part: about as many bytes as the input
   const std::int64_t parts = (vocab + width - 1) / width, least = (rows + parts - 1) / parts;
   std::int64_t n = 1;
   while (n < least) n *= 2;

@@ -29,7 +29,7 @@ std::string_view in_words(Adam);  // as its author names it
 
 enum class Loss : std::uint8_t {
   whole,             // F.cross_entropy of all logits
-  in_fp32,           // of their FP32 copy: logits.float(), as transformers and torchtitan
+  in_fp32,           // F.cross_entropy of their FP32 copy: logits.float(), as transformers and torchtitan
   chunked,           // torchtune's CEWithChunkedOutputLoss, 8 parts
   chunked_compiled,  // the same under torch.compile
   fused              // Liger's fused linear cross-entropy
@@ -64,7 +64,7 @@ enum class Family : std::uint8_t {
 enum class Compile : std::uint8_t {
   none,
   blocks,  // torch.compile of each block by itself, as torchtitan does
-  model    // of the whole model with its loss
+  model    // the whole model with its loss
 };
 
 }  // namespace headroom::pytorch
@@ -121,7 +121,7 @@ struct StepChoices {
   Compile compile = Compile::none;
   std::int64_t lora = 0, accumulate = 1;
   Base base = Base::precision;
-  std::optional<std::uint64_t> workspace_bytes{};  // of cuBLAS; empty: by architecture
+  std::optional<std::uint64_t> workspace_bytes{};  // cuBLAS's; empty: by architecture
 };
 void describe(Of<StepChoices> auto& c, auto&& f) {
   f(c.softmax, softmax_choice);
@@ -171,11 +171,11 @@ struct LanguageModel {
   bool tied = false;
   Family family = Family::llama;
   std::int64_t positions = 0;     // learned ones, of GPT-2
-  bool dropout = true;            // of GPT-2: behind the embedding, in attention, behind both halves
-  bool written_out_gelu = false;  // of GPT-2: an operator for each step of it
-  bool norms_after = false;       // of Gemma 2 and 3
+  bool dropout = true;            // GPT-2's: behind the embedding, in attention, behind both halves
+  bool written_out_gelu = false;  // GPT-2's: an operator for each step of it
+  bool norms_after = false;       // Gemma 2's and 3's
   bool capped_scores = false, capped_logits = false;
-  std::vector<std::int64_t> windows{};             // of each block of Gemma; 0: it has none
+  std::vector<std::int64_t> windows{};             // one for each block of Gemma; 0: it has none
   std::int64_t experts = 0, experts_of_token = 0;  // of each block; ffn is the width of one
   bool routing_in_fp32 = false;                    // experts are weighted in FP32 (Mixtral), or in the router's type
   Precision precision;                             // fp32 and tf32 without autocast, bf16 and fp16 with it
@@ -190,14 +190,14 @@ struct LanguageModel {
   bool in_backward = false;
   Loss loss = Loss::whole;
   Selective selective = Selective::none;
-  bool offload_inputs = false;  // of checkpoints, to the host
+  bool offload_inputs = false;  // checkpoints', to the host
   Base base = Base::precision;
   Until until = Until::update;
   Compile compile = Compile::none;
   engine::Keeping keep{};       // everything; input: each block checkpointed; groups:K[:everything]: K blocks at once
   std::int64_t lora = 0;        // rank; 0: every parameter is trained
   std::int64_t accumulate = 1;  // micro-batches
-  std::int64_t gpus = 1;        // that take a batch each
+  std::int64_t gpus = 1;        // each takes a batch
   // none: DDP; optimizer: DDP with ZeroRedundancyOptimizer; gradients: FSDP2 that keeps gathered weights until backward; everything: FSDP2
   engine::Sharding shard{};
   std::int64_t key_heads() const { return kv_heads ? kv_heads : heads; }
@@ -217,7 +217,7 @@ struct LanguageModelAccount {
   std::uint64_t train_peak_bytes = 0;             // the optimiser's pass included; or of what runs
   std::uint64_t held_bytes = 0;                   // between two steps
   std::uint64_t reserved_bytes = 0;               // by the caching allocator: segments, of which the peak is a part
-  std::uint64_t host_bytes = 0;                   // of the optimizer and of checkpoints, in the host's memory
+  std::uint64_t host_bytes = 0;                   // the optimizer's and the checkpoints', in the host's memory
   Account account;                                // components (equal ones of different blocks counted together) and timeline
 };
 
@@ -229,6 +229,6 @@ void check(const LanguageModel&);  // whether such a step is accounted for: an E
 LanguageModelAccount account(const LanguageModel&, std::uint64_t workspace_bytes, Detail = Detail::totals);
 
 std::string why_not_timed(const LanguageModel&);     // "": launches_of knows all that its step gives to the card
-Launches launches_of(const LanguageModel&, int sm);  // of two steps, the first of which makes the optimizer's state
+Launches launches_of(const LanguageModel&, int sm);  // two steps; the first makes the optimizer's state
 
 }  // namespace headroom::pytorch

@@ -12,7 +12,7 @@ namespace {
 enum CudaType : std::int32_t { single = 0, half = 2, brain = 14 };  // cudaDataType
 constexpr std::int32_t in_fp32 = 68, in_tf32 = 77;                  // cublasComputeType
 constexpr std::int32_t dnn_half = 2, dnn_brain = 9;                 // cudnnDataType
-constexpr double numbers_of_block = 65536, blocks_of_launch = 320;  // of an operator over lists
+constexpr double numbers_of_block = 65536, blocks_of_launch = 320;  // what an operator over lists takes at once
 
 std::int32_t cuda_type(DType t) { return t == DType::bf16 ? brain : t == DType::f16 ? half : single; }
 double bytes_of(double numbers, DType t) { return numbers * double(size_of(t)); }

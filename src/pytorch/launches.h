@@ -24,7 +24,7 @@ enum class Kernel : std::uint8_t {
 
 class Launches {
  public:
-  Launches(Precision, int sm);  // of the model's products; of the card
+  Launches(Precision, int sm);  // the products' precision, the card's sm
 
   void enter(Phase);  // what comes is forward's, backward's or the optimizer's
   void end_step();

@@ -115,13 +115,13 @@ class Model {
   std::int64_t kv_heads, dim;
   DType low, held;  // the compute type; of parameters as they are stored
   Parameter embed, norm_weight;
-  Parameter positions, norm_bias;  // of GPT-2
+  Parameter positions, norm_bias;  // GPT-2's
   Matrix head;
   std::vector<BlockWeights> blocks;
-  std::vector<Group> groups;               // of each block, and of what is left
+  std::vector<Group> groups;               // one for each block, and one for the rest
   std::vector<Value> standing;             // shards, buckets of DDP, scales of packed weights
   std::vector<Value> standing_in_forward;  // what variables of a forward pass hold until its blocks are over
-  Turn turn_of_all, turn_of_windows;       // of Gemma
+  Turn turn_of_all, turn_of_windows;       // Gemma's
   Value mask;
   Value cos, sin;
   Compiled compiled;

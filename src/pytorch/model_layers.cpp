@@ -248,7 +248,7 @@ void Model::backward(Value loss) {
 }
 void Model::zero_grad() {
   for (Group& g : groups) g.reduced = {};
-  if (m.gpus > 1 && !m.sharded()) return;  // of a bucket only the view goes
+  if (m.gpus > 1 && !m.sharded()) return;  // only the bucket's view goes
   for (const Parameter& p : trained) *p.grad = {};
 }
 }  // namespace headroom::pytorch

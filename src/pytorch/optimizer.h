@@ -18,11 +18,11 @@ class Optimizer {
   // register_post_accumulate_grad_hook: a step for each parameter, whose gradient then goes.
   void update_in_backward(const std::vector<Parameter>& trained);
 
-  DType type() const { return type_; }  // of what is updated
+  DType type() const { return type_; }  // the type of what is updated
   std::uint64_t host_bytes() const { return host_bytes_; }
 
  private:
-  void make_state(const Shape&);  // of one parameter
+  void make_state(const Shape&);  // one parameter's
   void make_tables();
   void orthogonalise(const Shape&);  // Muon's update of one matrix
   Value temporary_of(const Shape&);  // what the update of one parameter by itself allocates and frees again
@@ -35,7 +35,7 @@ class Optimizer {
   std::vector<Shape> hidden_, updated_;  // those that Muon updates; all others
   std::vector<Value> state_;
   Value last_;                    // what the last matrix's variable holds
-  std::uint64_t host_bytes_ = 0;  // of the state that is the host's
+  std::uint64_t host_bytes_ = 0;  // state in host memory
 };
 
 }  // namespace headroom::pytorch

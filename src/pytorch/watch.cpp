@@ -69,7 +69,7 @@ void Watch::describe(Account& a, bool forward_only, const std::vector<Shape>& pr
   }
   a.peak_moment = top_event > first_event_ ? top_event - first_event_ - 1 : 0;
 
-  std::map<std::uint32_t, std::size_t> place;  // of a piece in the probe
+  std::map<std::uint32_t, std::size_t> place;  // a piece's place in the probe
   for (std::size_t i = first_piece_, n = 0; i < pieces.size(); ++i)
     if (pieces[i].phase != Phase::workspace) place[std::uint32_t(i)] = n++;
   for (const auto i : involved) {

@@ -18,7 +18,7 @@ extern const std::string_view page_html, page_css, page_js, chart_library, chart
 
 namespace {
 
-constexpr std::size_t most_data_bytes = 2'500'000;  // of a page that stays below 3 MB
+constexpr std::size_t most_data_bytes = 2'500'000;  // keeps a page below 3 MB
 
 std::string escaped(std::string_view text) {
   std::string out;

@@ -85,7 +85,7 @@ class Blocked {  // until the child's number is known
   sigset_t before_{};
 };
 
-struct Pipe {  // of the program's output
+struct Pipe {  // carries the program's output
   explicit Pipe(bool wanted) {
     int ends[2] = {-1, -1};
     if (wanted && pipe2(ends, O_CLOEXEC) == 0) {

@@ -24,7 +24,7 @@ class ScratchFolder {
 
  private:
   std::filesystem::path path_;
-  Descriptor lock_;       // of a file in the folder: who gets it knows that the owner is gone
+  Descriptor lock_;       // a file's in the folder: a process that gets it knows that the owner is gone
   Descriptor life_line_;  // the guardian reads its other end
   pid_t guardian_ = 0;
 };

@@ -45,7 +45,7 @@ class Separating {
   void add(std::string_view text) {
     for (const char c : text) add(std::int32_t(std::uint8_t(c)));
   }
-  void end() {  // of a document, where there is one
+  void end() {  // ends a document, if one is open
     if (!all_.begins.empty() && all_.begins.back() + 1 == std::int64_t(all_.tokens.size())) return;
     all_.begins.push_back(std::int64_t(all_.tokens.size()));
     all_.tokens.push_back(separator_);

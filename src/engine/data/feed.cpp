@@ -14,7 +14,7 @@ void copy_own(std::span<const std::int32_t> from, const Recipe& r, const TokenSp
     for (const int which : {0, 1}) to = std::copy_n(from.begin() + b * r.len + split->first_token(which), split->stripes().rows, to);
 }
 
-Tensor part(const Tensor& all, int micro) {  // of [micro-batch, …]
+Tensor part(const Tensor& all, int micro) {  // one micro-batch of [micro-batch, …]
   Shape shape{1};
   shape.rank = std::max(all.shape.rank - 1, 1);
   for (int i = 1; i < all.shape.rank; ++i) shape.dim[std::size_t(i - 1)] = all.shape[i];

@@ -1,4 +1,4 @@
-// Calls that were begun: a thread makes them, in their order, while who began them goes on. A call has a ticket, counted from 1.
+// Calls that were begun: a thread makes them in their order, and the caller goes on. A call has a ticket, counted from 1.
 #pragma once
 #include <condition_variable>
 #include <cstdint>

@@ -145,7 +145,7 @@ void CardCollectives::reduce_scatter(const void* whole, void* part, std::int64_t
 void CardCollectives::all_reduce(void* data, std::int64_t count, DType type, int divisor, Queue queue) {
   const std::size_t size = size_of(type);
   const std::int64_t ranks = cards_->ranks(), most = std::int64_t(cards_->piece_bytes() / size);
-  if (ranks <= 2 || std::size_t(count) * size <= whole_until) {  // of two ranks, each sends as much either way
+  if (ranks <= 2 || std::size_t(count) * size <= whole_until) {  // with two ranks each sends as much either way
     in_pieces(count, type, most, queue, [&](std::int64_t at, std::int64_t now, CardLane& lane, void* s) {
       char* const own = at_byte(data, at, type);
       lane.send([&](int) { return Piece{own, std::size_t(now) * size}; }, s);
@@ -154,7 +154,7 @@ void CardCollectives::all_reduce(void* data, std::int64_t count, DType type, int
     return;
   }
   in_pieces(count, type, most * ranks, queue, [&](std::int64_t at, std::int64_t now, CardLane& lane, void* s) {
-    const std::int64_t part = std::min(most, ceil_div(ceil_div(now, ranks), grain) * grain);  // of a rank; the last ones' may be shorter
+    const std::int64_t part = std::min(most, ceil_div(ceil_div(now, ranks), grain) * grain);  // a rank's part; the last ones may be shorter
     const auto piece_of = [&](int rank) {
       const std::int64_t begin = std::min(now, rank * part), end = std::min(now, begin + part);
       return Piece{at_byte(data, at + begin, type), std::size_t(end - begin) * size};

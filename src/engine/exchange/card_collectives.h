@@ -17,7 +17,7 @@ class CardCollectives {
  public:
   struct Queue {
     void* stream = nullptr;
-    std::int64_t ticket = 0;  // of a call that was begun: it runs after begin(), and later work of the stream runs beside it, until wait()
+    std::int64_t ticket = 0;  // a begun call's: it runs after begin(), and later work of the stream runs beside it, until wait()
   };
   explicit CardCollectives(std::unique_ptr<dist::Cards>, int device);
 
@@ -41,7 +41,7 @@ class CardCollectives {
   void copy(char* to, const char* from, std::size_t bytes, void* stream) const;
 
   std::unique_ptr<dist::Cards> cards_;
-  std::vector<std::unique_ptr<UrgentStream>> streams_;  // of lanes that share a call; a lane that has a call alone works on the caller's
+  std::vector<std::unique_ptr<UrgentStream>> streams_;  // for lanes that share a call; a lane that has a call alone works on the caller's
   // Of the last calls that were begun, and at 0 of one that was not. An older call's end is a later one's, which comes after it on its lane.
   std::vector<Event> begins_, ends_;
   static std::int64_t place_of(std::int64_t ticket) { return ticket == 0 ? 0 : 1 + ticket % kept; }

@@ -45,7 +45,7 @@ constexpr std::array<Term, 11> terms{{{&Efficiency::product, 1.1, 0.5},
                                       {&Efficiency::update, 1, 0.5},
                                       {&Efficiency::forward_op_ms, 0, 0.02},
                                       {&Efficiency::backward_op_ms, 0, 0.02}}};
-constexpr double noise = 0.03;  // of a step's time: what the terms cannot say of it
+constexpr double noise = 0.03;  // share of a step's time that the terms do not explain
 using Parts = std::array<double, terms.size()>;
 
 const SelfAttention& attention_of(const Recipe& r) {  // the first layer's; a recipe of ops alone has no model
@@ -206,7 +206,7 @@ struct Sums {  // the normal equations of a least-squares fit
 
 struct Point {
   const Decoder* model;
-  Parts parts;  // of a millisecond that was measured
+  Parts parts;  // parts of a measured millisecond
   double ms;
 };
 

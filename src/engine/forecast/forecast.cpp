@@ -212,9 +212,9 @@ std::string in_words_of_fp8(std::span<const Recipe> recipes, const Device& devic
 
 std::string counted_by(std::span<const Recipe> recipes, const Device& device) {
   if (device.kind == DeviceKind::cpu) return "";
-  std::vector<std::pair<std::string, std::string>> kernels;  // who, and for what
+  std::vector<std::pair<std::string, std::string>> kernels;  // the kernel, and what it serves
   std::set<std::tuple<std::string, std::string, std::int64_t, std::int64_t, int, Purpose>> seen;
-  for (const Recipe& r : recipes) {  // of one model: what else they differ in is not in a bare one
+  for (const Recipe& r : recipes) {  // all have one model; bare recipes differ in nothing else
     if (!seen.emplace(name_of(r.precision), r.attention, r.batch, r.len, r.ranks.parts(), r.purpose).second) continue;
     Arena arena;
     Context ctx{arena, device};

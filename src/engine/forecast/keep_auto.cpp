@@ -30,7 +30,7 @@ std::optional<Keeping> keep_that_fits(Recipe r, std::size_t bytes, const Device&
     r.keep.levels = mixed(layers, less_of, less, more);
     return forecast_peak(r, device, workers) <= bytes;
   };
-  const auto cost = [&] {  // of r; FLOPs where the device's ceilings are not known: none is known for one and not for the other
+  const auto cost = [&] {  // r's; FLOPs where the device's ceilings are not known: then none is known
     const Forecast f = forecast(r, device, workers);
     return std::pair(f.ms > 0 ? f.ms : f.flops, f.bytes);
   };

@@ -17,7 +17,7 @@ bool WeightFormat::quantises_product(const std::vector<ParamSpec>& weights, cons
   if (op.layer < 0) return false;
   for (const ParamSpec& s : weights)
     if (s.layer == op.layer && s.multiplied && s.is_of(op.text)) return quantises(s);
-  ParamSpec part{};  // of a matrix that is neither the router's nor the experts'
+  ParamSpec part{};  // a matrix that is neither the router's nor the experts'
   part.role = WeightRole::other, part.layer = op.layer, part.multiplied = true;
   return quantises(part);
 }

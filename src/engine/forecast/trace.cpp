@@ -82,7 +82,7 @@ struct TracedRun {  // a dry run with everything that its trace points to
 
 Trace walked_trace(const Recipe& recipe, const Device& device, int workers, Ledger* ledger, Walk* walk) {
   stop_if_interrupted();                  // a model of thousands of layers takes a second, and commands ask for dozens
-  thread_local std::size_t most_ops = 0;  // of the run before: they are much alike
+  thread_local std::size_t most_ops = 0;  // the last run's count: runs are much alike
   const auto run = std::make_shared<TracedRun>(recipe, device, workers);
   run->walk.steps.reserve(most_ops);
   Trace t;

@@ -109,7 +109,7 @@ const char* name_of_segment(const ParamSpec& s) {
 
 // Gives every parameter its segment, and its place there.
 void place(std::vector<ParamSpec>& table) {
-  struct OpenSegment {  // of the group in hand: its segment's number once it has one, and its elements so far
+  struct OpenSegment {  // this group's: its number once it has one, and its elements so far
     int number = -1;
     std::int64_t elements = 0;
   };

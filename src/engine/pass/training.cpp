@@ -30,7 +30,7 @@ attention::Problem asked_of(const SelfAttention& a, const Recipe& r) {
   return problem_of(a, r.batch, queries, r.len, r.formats().stored);
 }
 
-bool same_kernel(const SelfAttention& a, const SelfAttention& b) {  // of layers of one decoder: they are asked the same
+bool same_kernel(const SelfAttention& a, const SelfAttention& b) {  // layers of one decoder: everything else is asked alike
   return a.heads == b.heads && a.kv_heads == b.kv_heads && a.head_dim == b.head_dim && a.value_dim == b.value_dim && a.window == b.window &&
          a.scale == b.scale && a.softcap == b.softcap;
 }

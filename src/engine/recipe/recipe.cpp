@@ -93,7 +93,7 @@ void check(const Recipe& r) {
 }
 
 namespace {
-constexpr std::int64_t fp8_multiple = 16;  // that 8-bit units of a GPU take at once
+constexpr std::int64_t fp8_multiple = 16;  // numbers that a GPU's 8-bit units take at once
 bool fp8_on_gpu(const Recipe& r, const Device& device) { return r.formats().quantised() && device.kind == DeviceKind::cuda; }
 }  // namespace
 

@@ -105,10 +105,10 @@ unsigned alignment_of(const void* p) {
 
 struct Chosen {
   cublasLtMatmulAlgo_t how;
-  std::size_t lent;  // of the workspace
+  std::size_t lent;  // bytes of the workspace
 };
 
-struct Book {  // of one card: the algorithms of its products
+struct Book {  // algorithms of one card's products
   std::mutex mutex;
   std::filesystem::path file;
   Algorithms measured;

@@ -27,7 +27,7 @@ std::filesystem::path folder_of_this_library() {
 
 std::vector<std::string> places() {
   std::vector<std::string> all;
-  const auto site_packages = folder_of_this_library() / ".." / "..";  // of site-packages/headroom/lib/libheadroom.so
+  const auto site_packages = folder_of_this_library() / ".." / "..";  // this library is site-packages/headroom/lib/libheadroom.so
   for (const int v : cublaslt_versions) {
     all.push_back((site_packages / "nvidia" / fmt::format("cu{}", v) / "lib" / soname(v)).string());
     if (v == 12) all.push_back((site_packages / "nvidia" / "cublas" / "lib" / soname(v)).string());

@@ -155,7 +155,7 @@ PeerView::~PeerView() { cudaIpcCloseMemHandle(data_); }
 void put_signals(const std::vector<Signal>& signals, void* stream) {
   using Batch = CUresult (*)(CUstream, unsigned, CUstreamBatchMemOpParams*, unsigned);
   static const auto batch = driver_call<Batch>("cuStreamBatchMemOp", 12000);
-  constexpr std::size_t most = 256;  // of the driver
+  constexpr std::size_t most = 256;  // the driver's limit
   std::vector<CUstreamBatchMemOpParams> ops;
   for (const Signal& s : signals) ops.push_back(op_of(s));
   for (std::size_t at = 0; at < ops.size(); at += most) {

@@ -27,7 +27,7 @@ Nodes run_and_count(void* raw, const std::function<void()>& work) {
   Nodes count;
   for (const cudaGraphNode_t node : nodes) {
     cudaGraphNodeType type;
-    if (cudaGraphNodeGetType(node, &type) != cudaSuccess) {  // of a kind that the runtime has no name for, as waits on a word in memory
+    if (cudaGraphNodeGetType(node, &type) != cudaSuccess) {  // the runtime has no name for this kind, as for waits on a word in memory
       cudaGetLastError();
       ++count.others;
       continue;

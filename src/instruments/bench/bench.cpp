@@ -56,7 +56,7 @@ Measurement measure(const std::function<void()>& call, const Protocol& p, const 
     timer(call);  // through the timer, so that its preparation and its queued work are done before the first sample
   }
   std::vector<double> samples;
-  double mean = 0, squares = 0;  // of the samples so far, updated per sample (Welford), so that a million samples take linear time
+  double mean = 0, squares = 0;  // the samples so far, updated per sample (Welford), so that a million samples take linear time
   const auto known = [&] {
     const double n = double(samples.size());
     return n >= Protocol::least_steps_until && std::sqrt(squares / (n - 1) / n) <= p.until * mean;

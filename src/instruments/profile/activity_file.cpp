@@ -229,7 +229,7 @@ std::string short_name(const std::string& readable) {
     }
     const auto in_name = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
     const bool goes_on = i + 2 < plain.size() && in_name(plain[i + 2]);
-    if (goes_on && !s.empty() && !in_name(s.back())) s += "::";  // of a template's instance
+    if (goes_on && !s.empty() && !in_name(s.back())) s += "::";  // a template's instance
     while (goes_on && !s.empty() && in_name(s.back())) s.pop_back();
     ++i;
   }

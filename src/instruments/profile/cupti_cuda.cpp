@@ -44,7 +44,7 @@ std::atomic<bool> active{false};
 
 std::mutex nodes_mutex;
 std::unordered_map<std::uint64_t, int>& nodes =
-    *new std::unordered_map<std::uint64_t, int>;  // of recorded graphs and their clones, to marks
+    *new std::unordered_map<std::uint64_t, int>;  // from recorded graphs and their clones to marks
 thread_local std::array<std::uint64_t, 16> open_marks;
 thread_local int open_count = 0;
 

@@ -62,7 +62,7 @@ std::string Regions::place_name() const {
 
 namespace {
 
-int step_at(const std::vector<Span>& steps, std::int64_t ns) {  // of a moment on the same clock
+int step_at(const std::vector<Span>& steps, std::int64_t ns) {  // the step of a moment on the same clock
   const auto after = std::upper_bound(steps.begin(), steps.end(), ns, [](std::int64_t t, const Span& s) { return t < s.start_ns; });
   return std::max(0, int(after - steps.begin()) - 1);
 }

@@ -257,7 +257,7 @@ std::string answer_of(const std::vector<AttentionRow>& rows, const std::vector<E
                             : fmt::format("{} takes {} {}.", fastest.variant, time_in_words(*time_of(fastest)), of);
   std::vector<std::string> ends;
   std::int64_t memory = 0;
-  for (const EdgeRow& e : edges) {  // of --memory, where it is given
+  for (const EdgeRow& e : edges) {  // edges of --memory, if it is given
     if (e.memory != edges.back().memory || e.of.dtype != fastest.dtype || e.of.dim != fastest.dim || !(e.of.mask == fastest.mask)) continue;
     memory = e.memory_bytes;
     if (e.of.variant == fastest.variant || (than && e.of.variant == than->variant))

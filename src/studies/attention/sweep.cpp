@@ -199,7 +199,7 @@ class Sweep {
     return attention::head_in_memory(Tensor(raw.data(), t.dtype, {1, t.shape[1], 1, t.shape[3]}), 0, 0);
   }
 
-  Tensor here_too(const Tensor& t) {  // of what lies on the place, a copy for the oracle
+  Tensor here_too(const Tensor& t) {  // copies what lies on the place, for the oracle
     if (!t) return {};
     extras_.emplace_back(t.bytes());
     place_.copy_out(extras_.back().data(), t.data, t.bytes());

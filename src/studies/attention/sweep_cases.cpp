@@ -1,4 +1,4 @@
-// What a sweep asks: its problems, who is asked to serve each, and what makes a row the same row in another run.
+// What a sweep asks: its problems, the variants that are asked to serve each, and what makes a row the same in another run.
 #include <algorithm>
 #include <numeric>
 #include <set>
@@ -46,7 +46,7 @@ void AttentionSweep::fill(Place& place, const Problem& p, const attention::Extra
   const auto copy = [&](const Tensor& to, const std::vector<std::int32_t>& values) { place.copy_in(to.data, values.data(), to.bytes()); };
   if (p.sink) place.fill_normal(with.sink, Random{seed}.stream(5));
   std::uint64_t stream = 6;
-  for (const Tensor* t : {&with.q_scale, &with.k_scale, &with.v_scale}) {  // of 8 bits: 0.75 to 1.25
+  for (const Tensor* t : {&with.q_scale, &with.k_scale, &with.v_scale}) {  // scales of 8 bits: 0.75 to 1.25
     if (!*t) continue;
     const Random random = Random{seed}.stream(stream++);
     std::vector<float> scales;

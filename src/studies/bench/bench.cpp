@@ -107,7 +107,7 @@ fs::path this_program() {
   return fs::read_symlink("/proc/self/exe", ignored);
 }
 
-struct Peers {  // who can take turns with us here
+struct Peers {  // libraries that can take turns with this one here
   fs::path folder;
   std::string python, torch, why_not;
 };
@@ -251,7 +251,7 @@ std::map<std::string, Measured> measured_before(const BenchAsked& asked, const D
       if (m.row.status != Status::ok || m.row.lines == 0) continue;
       if (m.row.made.empty()) m.row.made = fmt::format("{}, {}", run.started, run.version);
       for (RowObject line : run.rows(m.row.table)) {
-        line.erase("row");  // of which table of the file
+        line.erase("row");  // names the table of the file
         m.lines.push_back(std::move(line));
       }
       all.emplace(m.row.table, std::move(m));
@@ -266,7 +266,7 @@ std::string answer_of(const std::vector<Measured>& all, std::size_t asked, const
   const auto ok = std::count_if(all.begin(), all.end(), [](const Measured& m) { return m.row.status == Status::ok; });
   for (const Measured& m : all) seconds += m.row.seconds;
   std::vector<std::string> ratios;
-  std::map<std::string, const BesideRow*> last;  // of each table the fastest peer, or the only one
+  std::map<std::string, const BesideRow*> last;  // the fastest peer of each table, or the only one
   for (const BesideRow& r : beside)
     if (!r.peer.starts_with("our ")) last[r.table] = &r;
   for (const auto& [table, r] : last)

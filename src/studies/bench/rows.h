@@ -79,7 +79,7 @@ void describe(Of<LossRow> auto& r, auto&& f) {
 
 constexpr const char* best_peer = "the fastest of them";
 
-bool holds_cells(std::span<const RowObject> lines);  // of a peer's turns
+bool holds_cells(std::span<const RowObject> lines);  // whether they are a peer's turns
 std::vector<PeerCell> cells_of(std::span<const RowObject> lines);
 // A row for each peer, and where there are several one for the fastest of each cell.
 std::vector<BesideRow> beside_of(const std::string& table, std::span<const PeerCell>);

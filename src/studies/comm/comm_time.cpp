@@ -19,7 +19,7 @@ namespace {
 using dist::Call;
 using dist::Comm;
 
-constexpr std::size_t alignment = 256;    // of every rank's part
+constexpr std::size_t alignment = 256;    // every rank's part begins at a multiple
 constexpr std::int64_t piece = 16 << 20;  // values that are made in one go: a tenth of a second and more on a CPU
 
 struct Ranked {  // one size on this rank: two buffers, and what a call does with them

@@ -94,7 +94,7 @@ bool is_what(const RowObject& row, const char* word) {
 }
 bool is_of_efficiencies(const RowObject& row) { return is_what(row, "step") || is_what(row, "efficiency"); }
 
-struct KeptRows {  // of a finished run
+struct KeptRows {  // a finished run's
   std::int64_t run;
   std::vector<CeilingRow> rows;
 };

@@ -93,7 +93,7 @@ PhaseKind kind_of_phase(std::string_view name) {
   return name.empty() || name == before_first_step || name == before_first_backward ? PhaseKind::before : PhaseKind::other;
 }
 
-struct BlockLife {  // of a block; times are numbers of block events of its card
+struct BlockLife {  // a block's; times are numbers of block events of its card
   std::uint64_t bytes = 0, from = 0, to = never;
   std::uint32_t stack = 0, scope = 0, phase = 0;
 };

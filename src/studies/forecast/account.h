@@ -42,7 +42,7 @@ struct ProgramAccount {
   std::vector<ForecastBlockRow> at_peak, saved;
   std::vector<ForecastMomentRow> curve;
   std::optional<RanOut> ran_out{};
-  std::optional<Fraction> fraction{};   // of the card's memory that PyTorch may reserve
+  std::optional<Fraction> fraction{};   // share of the card's memory that PyTorch may reserve
   std::optional<dry::Spread> spread{};  // these peaks with segments at other addresses
   bool addresses_matter = false;        // the effect of addresses is unknown
 };
@@ -74,7 +74,7 @@ struct ProcessStory {
   bool tuned = false;                        // kernels were chosen by their times: what measuring them leaves reserved is not known
   std::string settled;                       // why what was seen by then is enough; the program went on for a while
   bool ended_itself = false;                 // in that while, with an exit code of its own
-  std::vector<std::string> unknown_lines;    // that read unknown values since the last step; the first ones
+  std::vector<std::string> unknown_lines;    // lines that read unknown values since the last step; the first ones
   bool made_optimizer = false;
   std::string routed;  // a line whose sizes follow from a guess of which experts tokens go to
   std::string torch;   // its version; empty: not known

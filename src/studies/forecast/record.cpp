@@ -350,7 +350,7 @@ Record told_record(const Told& t, bool for_people) {
   add_tables(t, true, r);
   r.add(Part{uncertain_of(t, true)});
   for (const auto& [what, text] : said_of(t))
-    if (what != "ended") r.add(Part{Note{fmt::format("{}: {}.", what, text), false}});  // that one is among what could be wrong
+    if (what != "ended") r.add(Part{Note{fmt::format("{}: {}.", what, text), false}});  // "ended" is among what could be wrong
   return r;
 }
 

@@ -17,12 +17,12 @@ struct ForecastRow {
   std::uint64_t peak_allocated_bytes = 0, peak_reserved_bytes = 0, beside_bytes = 0, needed_bytes = 0, memory_bytes = 0;
   std::optional<bool> fits{};                              // high_bytes decides; nothing where the program was not seen to its end
   std::optional<std::uint64_t> low_bytes{}, high_bytes{};  // the interval of needed_bytes on a card; no high: no bound is known
-  std::optional<std::uint64_t> allowed_bytes{};            // that the program lets PyTorch reserve, by a fraction of its own
+  std::optional<std::uint64_t> allowed_bytes{};            // what the program lets PyTorch reserve, by a fraction of its own
   std::optional<double> ms{}, ms_low{}, ms_high{};
   std::string time_why, time_limit;  // why there are no ms; what limits the step
   std::optional<std::uint64_t> step_allocated_bytes{}, saved_bytes{}, fragmented_bytes{}, host_bytes{};
   std::optional<std::uint64_t> pinned_bytes{},
-      managed_bytes{};  // of the host, in all processes: pinned, unified; nothing where none is taken
+      managed_bytes{};  // host memory of all processes, pinned and unified; empty where none is taken
   std::optional<std::int64_t> steps{};
   bool to_its_end = true;  // the program ended by itself; else the forecast ended it, or it failed or was stopped
   std::int64_t ranks = 1, unknown_values = 0, accepted_functions = 0;

@@ -99,7 +99,7 @@ class Watching {
     for (const fs::path& file : files_with(folder_, ".dry")) files_.try_emplace(file.string(), file);
     for (auto& [name, file] : files_) file.look();
   }
-  std::uint64_t live() const {  // of the rank that has most
+  std::uint64_t live() const {  // the most that a rank has
     std::uint64_t most = 0;
     for (const auto& [name, file] : files_) most = std::max(most, file.live);
     return most;

@@ -30,7 +30,7 @@ struct DryRun {
   bool any_bytes() const;                   // a card was used
   bool says(std::string_view words) const;  // the tail has them, in whatever case
   bool shows_exception() const;             // the tail has the end of a traceback
-  std::string last_line() const;            // of the tail: an exception's line, else the last that is not empty
+  std::string last_line() const;            // the tail's: an exception's line, else the last that is not empty
 
   bool ended_well() const;
   bool ran_out() const;  // PyTorch's error ended it

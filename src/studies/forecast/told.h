@@ -14,7 +14,7 @@ namespace headroom::studies {
 
 // What the need is with other experts for its tokens, in a program whose sizes follow from that.
 struct Routing {
-  std::string line;  // that reads how many tokens there are
+  std::string line;  // the line that reads how many tokens there are
   std::uint64_t least_bytes = 0, low_bytes = 0;
   std::optional<std::uint64_t> high_bytes{};
   std::uint64_t allocated_low_bytes = 0, allocated_high_bytes = 0;

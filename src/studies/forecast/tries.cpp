@@ -17,7 +17,7 @@ constexpr const char* observer_variable = "HEADROOM_DRY_TRY";
 // Where the command says --batch 8 and --accumulate 2 itself: half the batch, twice as often.
 std::optional<Lever> accumulation(const std::vector<std::string>& program) {
   struct Said {
-    std::size_t word;    // that the number is in
+    std::size_t word;    // the word with the number
     std::string before;  // it: "--batch=" where both are one word
     std::string option;
     std::int64_t number;
@@ -193,7 +193,7 @@ void add_tries(const Tries& tries, const ForecastRow& base, bool for_people, Rec
     if (row.status != Status::ok) not_tried.push_back(fmt::format("{} ({})", row.change, row.why));
   }
   r.add(Part{table_of("tries", "What removes bytes: the program run dry again, with one thing changed", works)});
-  for (const ForecastTryRow& row : works)  // of a combination, the lines of its parts
+  for (const ForecastTryRow& row : works)  // a combination has the lines of its parts
     if (!row.code.empty() && row.saves_bytes > 0 && row.change.find(" + ") == std::string::npos)
       r.add(Part{Note{fmt::format("{}: {}", row.change, row.code), false}});
   const auto best =

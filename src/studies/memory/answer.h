@@ -12,7 +12,7 @@
 
 namespace headroom::studies {
 
-struct InOtherPrograms {  // of the same description
+struct InOtherPrograms {  // the same description, where other programs run beside
   std::uint64_t peak = 0;
 };
 
@@ -47,7 +47,7 @@ struct Lever {
 template <class Setting>
 struct Combination {
   Setting setting;
-  std::vector<std::string> words;  // of its levers
+  std::vector<std::string> words;  // its levers' words
   std::uint64_t peak = 0;
   bool fits = false;
 };

@@ -165,7 +165,7 @@ GpusThatServe gpus_that_serve(const ModelMemory& m, std::int64_t batch, std::int
   struct Group {
     int gpus;
     Room room;
-    std::uint64_t peak;      // of one sequence
+    std::uint64_t peak;      // one sequence's
     std::int64_t batch = 0;  // the most sequences, up to those that were asked
   };
   std::vector<Group> groups;  // those that the model divides among
@@ -341,7 +341,7 @@ Outcome plan_inference(const ModelMemory& m, std::int64_t most_len) {
   const std::int64_t said = engine::positions_said(d), most = std::min(said > 0 ? said : most_len, engine::most_tokens(d));
   for (std::int64_t len = 1024; len <= std::min(most_len, most); len *= 2) lens.insert(len);
   std::vector<InferenceRow> rows;
-  std::optional<InferenceRow> best;  // of the asked length
+  std::optional<InferenceRow> best;  // the best row of the asked length
   for (const Precision precision : m.levers.precision)
     for (const auto len : lens) {
       const std::int64_t sequences = largest_batch(m, room, len, precision);

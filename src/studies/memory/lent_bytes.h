@@ -10,7 +10,7 @@
 namespace headroom::studies {
 
 struct MeasuredMemory {
-  std::uint64_t peak_bytes = 0;   // of the arena
+  std::uint64_t peak_bytes = 0;   // the arena's
   std::int64_t system_bytes = 0;  // resident bytes of this process, or used bytes of the GPU, more than before
   std::int64_t unexplained_bytes() const { return system_bytes - std::int64_t(peak_bytes); }
 };

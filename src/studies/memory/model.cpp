@@ -79,7 +79,7 @@ Recipe probe_of(Recipe r, engine::PlainModel m) {
     m.head_dim = 64;
     m.kv_heads = 4;
     m.heads = 12;
-  } else if (r.formats().quantised()) {  // that fp8 takes on a GPU
+  } else if (r.formats().quantised()) {  // sides that fp8 takes on a GPU
     m.width = 224;
     m.ffn = 464;
     m.head_dim = 48;
@@ -198,7 +198,7 @@ std::int64_t largest_that_fits(const ModelMemory& s, const Recipe& r, std::int64
          });
 }
 
-constexpr double share_of_cases = 0.2;  // of the time: the searches take dozens of dry runs for each of them
+constexpr double share_of_cases = 0.2;  // share of the time: the searches take dozens of dry runs for each of them
 
 Table edges(const ModelMemory& s, const std::vector<Case>& cases, const Room& room) {
   std::vector<LargestRow> rows;

@@ -32,7 +32,7 @@ struct ModelMemory {
   int workers = 1;  // threads that the CPU's scratch is counted for
   std::function<void(double share, const std::string& doing)> progress = [](double, const std::string&) {};
 
-  std::string attention_family() const {  // of accounts with one
+  std::string attention_family() const {  // for accounts with one
     return levers.attention.empty() ? "flash" : levers.attention.front();
   }
 };
@@ -63,7 +63,7 @@ void describe(Of<ModelMemory> auto& m, auto&& f) {
   describe(m.serving, f);
 }
 
-constexpr engine::Purpose purpose_of(ModelUse u) {  // of what is no inference
+constexpr engine::Purpose purpose_of(ModelUse u) {  // for what is no inference
   return u == ModelUse::forward     ? engine::Purpose::forward
          : u == ModelUse::gradients ? engine::Purpose::gradients
                                     : engine::Purpose::training;

@@ -18,7 +18,7 @@ using engine::Recipe;
 namespace {
 
 struct Way {
-  Recipe recipe;  // of the step with it
+  Recipe recipe;  // the step's, with it
   std::function<std::string(const Forecast&)> words;
   bool may_be_refused = false;  // by the card, or by these widths; then it is no way here
 };

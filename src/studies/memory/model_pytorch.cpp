@@ -298,8 +298,8 @@ Outcome memory_model_as_pytorch(const ModelMemory& asked) {
   std::vector<std::vector<Table>> within;
   std::vector<LanguageModel> models;
   std::optional<Table> beside;
-  std::optional<Chart> live;  // of the last row
-  pytorch::StepTime time;     // of the last row
+  std::optional<Chart> live;  // the last row's
+  pytorch::StepTime time;     // the last row's
   std::set<std::string> why_more;
   for (const auto batch : asked.batches)
     for (const Precision precision : asked.levers.precision)

@@ -197,7 +197,7 @@ void describe(Of<ModelTensorRow> auto& r, auto&& f) {
 struct OpTimeRow {  // ops of one name, kind and shape: what they take of a step
   std::string op, kind, making;
   double count = 0;
-  std::int64_t m = 0, n = 0, k = 0, batch = 0;  // of a product, or of attention; 0: neither
+  std::int64_t m = 0, n = 0, k = 0, batch = 0;  // sides of a product, or of attention; 0: neither
   double flops = 0, traffic_bytes = 0, ms_at_least = 0;
   std::optional<double> ms{};
 };

@@ -7,7 +7,7 @@
 namespace headroom::studies {
 
 struct Standing {
-  Entry first;             // of the moment with the most bytes
+  Entry first;             // the first of them at the moment with the most bytes
   std::int64_t count = 0;  // at once, at most
   std::uint64_t bytes = 0, at_peak = 0;
 };

@@ -77,7 +77,7 @@ std::vector<Share> shares_of(const Plan& p) {
   return all;
 }
 
-// A setting on the host has no time where the link is not known: it is left out, and who named it is told.
+// A setting on the host has no time where the link is not known: it is left out, and a note says so if it was named.
 std::string host_left_out(const Plan& p) {
   const auto& keeps = p.levers.keep;
   const auto on_host = [](const engine::Keeping& k) { return k.host != 0; };
@@ -405,7 +405,7 @@ PlanRow row_of(const Plan& p, const Forecasts& f, const Setting& s) {
 
 std::vector<PlanRow> rows_of(const Plan& p, const Forecasts& f, const std::vector<const Setting*>& shown) {
   std::vector<PlanRow> rows;
-  std::size_t least = std::numeric_limits<std::size_t>::max();  // of those as fast, or faster
+  std::size_t least = std::numeric_limits<std::size_t>::max();  // the least of those as fast, or faster
   for (const Setting* s : shown) {
     rows.push_back(row_of(p, f, *s));
     rows.back().frontier = s->peak_bytes < least;

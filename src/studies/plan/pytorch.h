@@ -41,7 +41,7 @@ struct PyTorchWayRow {  // what is trained, with which optimizer, and the least 
   bool checked = false;  // steps with all of its choices were measured on a card
   std::optional<double> ms_low{}, ms_high{};
   std::string ms_by{};
-  std::uint64_t at_most_bytes = 0;  // of the peak, in other programs
+  std::uint64_t at_most_bytes = 0;  // other programs' peak
 };
 void describe(Of<PyTorchWayRow> auto& r, auto&& f) {
   using enum Role;

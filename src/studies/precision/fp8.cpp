@@ -305,7 +305,7 @@ double block_format_db(std::string_view format, const Case& c, const Fp8Settings
 }
 
 std::vector<SmallFormatRow> small_formats(const Fp8Settings& s, Context& ctx) {
-  double weights = 0;  // of the blocks of the largest preset
+  double weights = 0;  // in the blocks of the largest preset
   const engine::Decoder& model = engine::presets().back();
   for (const engine::ParamSpec& p : engine::param_table(model))
     if (p.multiplied && p.layer >= 0) weights += double(p.shape.count());

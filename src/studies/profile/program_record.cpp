@@ -20,10 +20,10 @@ namespace {
 
 constexpr std::size_t programs_shown = 15;
 constexpr int letters_for_people = 72, letters_of_two = 48;  // a name alone in its row; one of two
-constexpr int most_streams = 1000, most_lanes = 16;          // of a device, of a stream, in a trace
-constexpr double pause_ns = 1e7;  // who waits that long does not wait for the next launch: start-up, a graph made ready, input
+constexpr int most_streams = 1000, most_lanes = 16;          // a trace has at most so many of a device, and of a stream
+constexpr double pause_ns = 1e7;  // a longer wait is not for the next launch: start-up, a graph made ready, input
 
-struct Wait {  // of one device, between two slices
+struct Wait {  // between two slices of one device
   const Slice *after, *before;
   double ns() const { return double(before->start_ns - after->end_ns); }
   bool is_pause() const { return ns() >= pause_ns; }
@@ -37,7 +37,7 @@ struct Occupied {
 
 Occupied occupied(const std::vector<Slice>& slices) {
   Occupied o;
-  std::map<int, std::pair<const Slice*, const Slice*>> devices;  // of each its first slice, and the one that ended last
+  std::map<int, std::pair<const Slice*, const Slice*>> devices;  // the first slice of each, and the one that ended last
   for (const Slice& s : slices) {
     auto& [first, last] = devices[s.step];
     if (!first) first = &s;

@@ -16,6 +16,6 @@ std::vector<LaneRow> lanes_of(const profile::Timeline&, int rank);  // the last 
 std::vector<RankRow> of_all_ranks(dist::Group&, const RankRow& mine);
 std::vector<LaneRow> of_all_ranks(dist::Group&, const std::vector<LaneRow>& mine);
 
-void write_lanes(profile::TraceWriter&, const std::vector<LaneRow>&, int process, const std::string& phase);  // of the other ranks
+void write_lanes(profile::TraceWriter&, const std::vector<LaneRow>&, int process, const std::string& phase);  // the other ranks'
 
 }  // namespace headroom::studies

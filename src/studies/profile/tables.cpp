@@ -15,7 +15,7 @@ using profile::Timeline;
 
 namespace {
 
-struct Use {  // of time by whatever a key stands for, over all steps
+struct Use {  // what a key's slices take, over all steps
   double ns = 0, flops = 0, bytes = 0;
   std::int64_t count = 0, ops = 0;
   int example = -1;  // a slice

@@ -22,7 +22,7 @@ struct ProfileTables {
   std::vector<KernelTimeRow> kernel_rows() const;  // the one that takes the most time first
   WorkRow work(const std::string& phase) const;
   double step_ms() const;                     // mean
-  std::optional<double> step_ms_std() const;  // of a step's time; none for a single step
+  std::optional<double> step_ms_std() const;  // spread of a step's time; none for a single step
   double steps() const;
   double covered() const;              // share of the steps in which something ran
   std::string roofline_chart() const;  // drawn in text; empty when a ceiling is missing

@@ -6,7 +6,7 @@ namespace headroom::studies {
 namespace {
 
 struct TensorWork {
-  double flops = 0, ceiling_s = 0, cycles = 0;  // of all steps; seconds at the ceiling, cycles of one multiprocessor
+  double flops = 0, ceiling_s = 0, cycles = 0;  // totals of all steps; seconds at the ceiling, cycles of one multiprocessor
 };
 
 TensorWork work_of(const Profile& p, const ProfileResult& r) {

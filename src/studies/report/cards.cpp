@@ -136,7 +136,7 @@ std::vector<ReportRun> tables_of_bench(const ReportRun& run) {
     one.notes = {fmt::format("{}: {}{}{}", table.docs, table.command, table.made.empty() ? "" : "; measured " + table.made,
                              table.why.empty() ? "" : "; " + table.why)};
     one.tables = {{"rows", run.rows(table.table)}};
-    for (RowObject& line : one.tables[0].rows) line.erase("row");  // of which table of the run
+    for (RowObject& line : one.tables[0].rows) line.erase("row");  // names the table of the run
   }
   return all;
 }

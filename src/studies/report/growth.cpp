@@ -17,11 +17,11 @@ namespace headroom::studies {
 
 namespace {
 
-constexpr std::size_t most_lines = 6;  // that one chart holds before it becomes a choice
+constexpr std::size_t most_lines = 6;  // lines that one chart holds before a choice is offered
 
 struct Axis {
   std::string field;
-  std::vector<double> at;  // of each row; NaN where it has none
+  std::vector<double> at;  // each row's; NaN where it has none
 };
 
 double number_at(const RowObject& row, const std::string& field) {
@@ -125,7 +125,7 @@ void add_charts(const std::vector<RowObject>& rows, const Columns& columns, cons
     for (const auto& row : rows) different.insert(said(row, fields, "|"));
     return different.size();
   };
-  const auto first_choice = [&] {  // who ran, and which phase, stay lines as long as anything else can be chosen
+  const auto first_choice = [&] {  // the variant and the phase stay lines as long as anything else can be chosen
     return std::find_if(lines.begin(), lines.end(), [](const std::string& f) { return f != "variant" && f != "phase" && f != "kernel"; });
   };
   while (count(lines) * measures.size() > most_lines && first_choice() != lines.end()) {

@@ -151,7 +151,7 @@ void read_json(const std::string& text, ReportRun& run) {
     run.device = j["device"];
     if (run.device.contains("name") && run.device["name"].is_string()) run.machine = run.device["name"];
   }
-  RowObject whole = RowObject::object();  // of a profile: what is said of the step, beside its tables
+  RowObject whole = RowObject::object();  // what a profile says of the step, beside its tables
   for (const auto& [key, value] : j.items())
     if (j.contains("kernels") && !value.is_structured() && key != "command") whole[key] = value;
   if (!whole.empty()) run.tables.push_back({"step", {std::move(whole)}});

@@ -21,7 +21,7 @@ void add_phases(const std::vector<RowObject>& rows, Record& into) {
   for (const RowObject& row : rows) {
     const std::string phase = text_at(row, "phase");
     if (phase.empty() || number_at(row, "ms") <= 0) continue;
-    const std::string scales = text_at(row, "scales");  // of fp8
+    const std::string scales = text_at(row, "scales");  // fp8's
     const std::string tick = fmt::format("{} len {} {}{}{}", text_at(row, "model"), std::int64_t(number_at(row, "len")),
                                          text_at(row, "precision"), scales.empty() ? "" : " ", scales);
     if (!ms.contains(tick)) ticks.push_back(tick);

@@ -29,7 +29,7 @@ std::vector<TrainRow> training_rows(const std::vector<RowObject>& all, const std
   return rows;
 }
 
-struct LossPair {  // of a step that both runs kept
+struct LossPair {  // losses of a step that both runs kept
   std::int64_t step = 0;
   double a_loss = 0, b_loss = 0, difference = 0;
 };

@@ -137,7 +137,7 @@ struct BetweenRuns {
     freedom += values.size() - 1;
   }
   bool known() const { return freedom > 0; }
-  double spread() const {  // of a ratio of two runs: nineteen of twenty lie within
+  double spread() const {  // nineteen of twenty ratios of two runs lie within
     constexpr double student[] = {12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306};
     const double t = freedom <= std::size(student) ? student[freedom - 1] : 2;
     return t * std::sqrt(2 * squares / double(freedom));
@@ -276,7 +276,7 @@ Comparison compare_runs(const ComparedRun& a, const ComparedRun& b, double toler
     const auto found = all.find(key);
     return found == all.end() ? nullptr : &found->second;
   };
-  std::unordered_map<std::string, std::vector<std::size_t>> partners;  // of each question, the last first
+  std::unordered_map<std::string, std::vector<std::size_t>> partners;  // rows of each question, the last first
   for (std::size_t i = b.rows.size(); i-- > 0;) partners[question_of(b.rows[i], both).key].push_back(i);
   std::vector<bool> used(b.rows.size(), false);
   for (const RowObject& row : a.rows) {
@@ -308,7 +308,7 @@ Comparison compare_runs(const ComparedRun& a, const ComparedRun& b, double toler
 
 namespace {
 
-constexpr std::size_t most_bars = 40;  // of differences: the largest
+constexpr std::size_t most_bars = 40;  // the largest differences
 
 // How many times as long each time of B is, with its spread.
 Chart ratios_of(const std::vector<TimeRow>& rows, const std::string& b) {

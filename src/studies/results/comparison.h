@@ -39,7 +39,7 @@ struct TimeRow {  // one time of a pair
   std::string problem{}, time{};
   double a_ms = 0, b_ms = 0, ratio = 0;
   std::optional<double> spread{};  // relative spread of the ratio: between runs if there are several, else two standard errors within each
-  std::string a_interval{}, b_interval{};  // of a forecast: where a card's time lies
+  std::string a_interval{}, b_interval{};  // a forecast's: where a card's time lies
   Verdict verdict = Verdict::same;
   std::string runs = one_run_each;
   static constexpr const char *one_run_each = "one run each", *forecasts = "two forecasts";
@@ -53,7 +53,7 @@ struct ChangeRow {  // one value of a pair that is no time, and is not as it was
   bool difference = true;  // else it is only said: fewer bytes, smaller errors, rows that are new
 };
 
-struct LastLosses {  // of two trainings: the last step that both kept
+struct LastLosses {  // the last step that both trainings kept
   std::int64_t step;
   double a, b;
 };

@@ -41,7 +41,7 @@ void describe(Of<KernelPairRow> auto& r, auto&& f) {
 
 struct KernelsJoined {
   std::vector<KernelPairRow> rows;  // the largest difference first
-  double forecast_ms = 0, ms = 0;   // of one step
+  double forecast_ms = 0, ms = 0;   // one step's
   std::int64_t pairs = 0, only_forecast = 0, only_seen = 0;
 };
 

@@ -24,7 +24,7 @@ void smollm3(KeyReader& r, const Json& j, Decoder& d) {
   d.layers.assign(std::size_t(layer_count(r, "num_hidden_layers")), {a, gated(r.integer("intermediate_size"), r.truth("mlp_bias"))});
   const std::int64_t window = r.integer("sliding_window", 0);
   const bool uses = r.truth("use_sliding_window") && window > 0;
-  r.know("max_window_layers");  // of Qwen's class, which these files were made from
+  r.know("max_window_layers");  // a key of Qwen's class, which these files were made from
   const std::int64_t every = r.integer("no_rope_layer_interval", 4);
   const Json* turned = r.list("no_rope_layers");  // 1: this layer is turned
   set_windows(r, d, uses ? window : 0, [&](std::int64_t) { return uses; });
