@@ -412,7 +412,7 @@ TEST_F(Edges, AMachinesFileIsBelievedOnlyWhole) {
   says(R"({"name": "X", "memory_mib": 1e300})", "memory_mib is 1e+300, it must be a number from 0 (not known) to 1e9");
   says(R"({"name": "X", "memory_mib": 8192, "units": 9999999})", "a whole number from 0 (not known) to 1000000");
   says(R"({"name": "X", "memory_mib": 8192, "sm": 90})", "its units (multiprocessors) are missing or 0");
-  says(R"({"name": "X", "memory_mib": 8192})", "its file does not say its architecture, by which kernels are chosen");
+  says(R"({"name": "X", "memory_mib": 8192, "units": 10})", "its file does not say its architecture, by which kernels are chosen");
   says(R"({"name": "X", "memory_mib": "8192"})", "memory_mib is \"8192\"");
   says(R"({"name": "X", "memory_mb": 8192})", "did you mean 'memory_mib'?");
   says(R"({"name": "X", "memory_mib": 8192, "kind": "tpu"})", "kind is 'tpu'");
