@@ -3,11 +3,12 @@
 
   bench/random_steps.py forecast said.csv --count 40 --seed 1     anywhere, before a card is there: settings and what is forecast of each
   bench/random_steps.py measure steps.csv --settings said.csv     on a card; every setting is one line, kept as it comes; ends with the table
+  bench/random_steps.py measure steps.csv --settings said.csv --cards 2   the same on two: side by side what one card takes, then what both take
   bench/random_steps.py measure steps.csv --count 40 --seed 1     the same without forecasts made before
   bench/random_steps.py table steps.csv --device h100             anywhere: forecasts of the same settings by this build
   bench/random_steps.py table steps.csv --settings said.csv       those that were made before
 
-`--device` takes a card's own file, too (headroom device --efficiencies --save FILE).
+With `forecast --cards 2` every fourth setting shares its step out over two cards. `--device` takes a card's own file, too (headroom device --efficiencies --save FILE).
 Settings: models of five families, narrow and wide; every precision, keep level, lever of the update, and phase. They depend on --seed alone. The
 program is build/release/headroom, or what --program names. `table` ends with the median error, the share within 6 %, and those outside.
 """
@@ -21,6 +22,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -46,6 +48,18 @@ def config_of(family, r):
         return {**common, "architectures": ["Olmo2ForCausalLM"], "model_type": "olmo2", "hidden_act": "silu", "tie_word_embeddings": False}
     return {**common, "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_act": "silu", "tie_word_embeddings": True,
             "sliding_window": None, "use_sliding_window": False}
+
+
+def shared_out(r, options):
+    """The options, of which every fourth setting runs on two cards: as replicas, sharded, or with the tokens of a sequence shared out."""
+    if r.random() >= 0.25:
+        return options
+    options = options + ["--gpus", "2", "--shard", r.choice(["none", "optimizer", "gradients", "everything"])]
+    return options + (["--split-tokens"] if r.random() < 0.25 else [])
+
+
+def cards_of(options):
+    return int(options[options.index("--gpus") + 1]) if "--gpus" in options else 1
 
 
 def one(r):
@@ -89,7 +103,7 @@ class Program:
     def __init__(self, path):
         self.path, self.folder = path, tempfile.mkdtemp()
 
-    def rows(self, words, options, config, limit=120):
+    def rows(self, words, options, config, limit=120, environment=None):
         """The rows of a command in JSON, or the line that says why there are none."""
         named = []
         if config:
@@ -99,7 +113,8 @@ class Program:
                 json.dump(config, f)
             named = ["--model", folder]
         try:
-            p = subprocess.run([self.path, *words, *named, *options, "--format", "json"], capture_output=True, text=True, timeout=limit)
+            p = subprocess.run([self.path, *words, *named, *options, "--format", "json"], capture_output=True, text=True, timeout=limit,
+                               env={**os.environ, **(environment or {})})
         except subprocess.TimeoutExpired:
             return [], "took too long"
         try:
@@ -117,10 +132,12 @@ def seconds_of(row, precision):
     return row["flops"] / {"fp32": 40e12, "tf32": 250e12}.get(precision, 400e12)
 
 
-def settings(program, count, seed, most_bytes, device):
+def settings(program, count, seed, most_bytes, device, cards):
     r, seen = random.Random(seed), set()
     while count > 0:
         options, config = one(r)
+        if cards > 1:
+            options = shared_out(r, options)
         key = json.dumps([options, config])
         if key in seen:
             continue
@@ -153,9 +170,20 @@ def forecast(a):
         f.write(f"# bench/random_steps.py forecast --count {a.count} --seed {a.seed} --device {os.path.basename(a.device)}, after \"{commit}\"\n")
         out = csv.DictWriter(f, SAID)
         out.writeheader()
-        for options, config in settings(program, a.count, a.seed, a.gib << 30, a.device):
+        for options, config in settings(program, a.count, a.seed, a.gib << 30, a.device, a.cards):
             row, _ = program.forecast(options, config, a.device)
             out.writerow({"options": shlex.join(options), "config": json.dumps(config) if config else "", **said_of(row)})
+
+
+def measured(program, options, config, on, card):
+    """A row of COLUMNS: what a setting takes on this card, or on all where it is none, and a line about it."""
+    words = ["step", "--device", on, "--warmup", "2", "--steps", "20", "--seconds", "0.4", "--db", os.path.join(program.folder, f"r{card}.db")]
+    rows, why = program.rows(words, options, config, 60, {} if card is None else {"CUDA_VISIBLE_DEVICES": str(card)})
+    row = rows[0] if rows else {"status": "failed", "why": why}
+    said = f"forecast {row['forecast_ms']:.4g} ({row['forecast_ms_low']:.4g} to {row['forecast_ms_high']:.4g})" if row.get("forecast_ms") else ""
+    line = f"{row.get('ms')} ms {said} {row['status']}  {shlex.join(options)} {config['model_type'] if config else ''}"
+    return {"options": shlex.join(options), "config": json.dumps(config) if config else "", "precision": options[options.index("--precision") + 1],
+            **{c: row.get(c, "") for c in ("ms", "ms_std", "steps", "status", "why")}}, line
 
 
 def measure(a):
@@ -166,25 +194,36 @@ def measure(a):
         card = ""
     asked = f"--settings {os.path.basename(a.settings)}" if a.settings else f"--count {a.count} --seed {a.seed}"
     chosen = [(shlex.split(r["options"]), config_in(r)) for r in rows_of(a.settings)] if a.settings else \
-        settings(program, a.count, a.seed, a.gib << 30, a.device)
+        settings(program, a.count, a.seed, a.gib << 30, a.device, a.cards)
     with open(a.file, "w", newline="") as f:
-        f.write(f"# bench/random_steps.py measure {asked}, on {(card.strip() or 'no GPU').splitlines()[0]}\n")
-        out = csv.DictWriter(f, COLUMNS)
+        f.write(f"# bench/random_steps.py measure {asked}, on {(card.strip() or 'no GPU').splitlines()[0]}, {a.cards} at a time\n")
+        out, lock = csv.DictWriter(f, COLUMNS), threading.Lock()
         out.writeheader()
-        for options, config in chosen:
-            if time.monotonic() - began > a.seconds:
-                print(f"the time is over: {a.seconds} s", file=sys.stderr)
-                break
-            words = ["step", "--device", a.on, "--warmup", "2", "--steps", "20", "--seconds", "0.4", "--db", os.path.join(program.folder, "r.db")]
-            rows, why = program.rows(words, options, config, 60)
-            row = rows[0] if rows else {"status": "failed", "why": why}
-            words = shlex.join(options)
-            out.writerow({"options": words, "config": json.dumps(config) if config else "", "precision": options[options.index("--precision") + 1],
-                          **{c: row.get(c, "") for c in ("ms", "ms_std", "steps", "status", "why")}})
-            f.flush()
-            said = f"forecast {row['forecast_ms']:.4g} ({row['forecast_ms_low']:.4g} to {row['forecast_ms_high']:.4g})" if row.get("forecast_ms") else ""
-            family = config["model_type"] if config else ""
-            print(f"{time.monotonic() - began:6.1f} s  {row.get('ms')} ms {said} {row['status']}  {words} {family}", flush=True)
+
+        def take(waiting, on):
+            while True:
+                with lock:
+                    if not waiting or time.monotonic() - began > a.seconds:
+                        return
+                    options, config = waiting.pop(0)
+                row, line = measured(program, options, config, a.on, on)
+                with lock:
+                    out.writerow(row)
+                    f.flush()
+                    print(f"{time.monotonic() - began:6.1f} s  {line}", flush=True)
+
+        chosen = list(chosen)
+        alone = [c for c in chosen if cards_of(c[0]) == 1]
+        workers = [threading.Thread(target=take, args=(alone, i if a.cards > 1 else None)) for i in range(a.cards)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        together = [c for c in chosen if 1 < cards_of(c[0]) <= a.cards]
+        take(together, None)
+        left = len(alone) + len(together)
+        if left:
+            print(f"the time is over: {a.seconds} s; {left} settings were not measured", file=sys.stderr)
     if a.settings:
         table(a)
 
@@ -201,7 +240,7 @@ def summary(name, rows):
     worst = max((e for e, _, _ in rows), key=abs)
     print(f"# {name}: {len(rows)} settings: median error {statistics.median(sizes):.1%}, worst {worst:+.1%}, "
           f"{sum(e <= 0.06 for e in sizes) / len(sizes):.0%} within 6 %; {sum(i for _, i, _ in rows)} inside their intervals, "
-          f"on average ± {statistics.mean(w for _, _, w in rows):.0%}")
+          f"on average ± {statistics.mean(w for _, _, w in rows):.1%}")
 
 
 def table(a):
@@ -225,14 +264,18 @@ def table(a):
             continue
         expected, low, high = (float(said[c]) for c in ("forecast_ms", "ms_low", "ms_high"))
         error, inside = expected / ms - 1, low <= ms <= high
-        errors.setdefault(row["precision"], []).append((error, inside, (high - low) / 2 / expected))
+        errors.setdefault(row["precision"], []).append((error, inside, (high - low) / 2 / expected, cards_of(shlex.split(row["options"]))))
         if not inside:
             outside.append(f"{error:+.1%} {what} {row['options']}")
         out.writerow([*(f"{x:.4g}" for x in (ms, expected, low, high)), f"{error:+.3f}", "yes" if inside else "no", what, row["options"]])
     for precision in errors:
-        summary(precision, errors[precision])
+        summary(precision, [e[:3] for e in errors[precision]])
+    every = [r for rows in errors.values() for r in rows]
+    if any(e[3] > 1 for e in every):
+        summary("on one card", [e[:3] for e in every if e[3] == 1])
+        summary("on several", [e[:3] for e in every if e[3] > 1])
     if errors:
-        summary("all", [r for rows in errors.values() for r in rows])
+        summary("all", [e[:3] for e in every])
     if none:
         print(f"# {len(none)} without ms")
     for line in outside:
@@ -246,6 +289,7 @@ def main():
     p.add_argument("--count", type=int, default=40)
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--settings", default="", help="forecasts made before: their settings are measured, and held against them")
+    p.add_argument("--cards", type=int, default=1, help="of this machine: settings on two of them too, and those of one card side by side")
     p.add_argument("--seconds", type=float, default=1e9, help="begin no setting after so long")
     p.add_argument("--gib", type=int, default=60, help="only settings that need no more")
     p.add_argument("--device", default="h200", help="whose forecasts; settings depend on it only where one is refused there")

@@ -8,6 +8,8 @@ A SETTING is words of the form name=value, separated by commas; names and their 
 setting runs in a process of its own, so the allocator's history is that of one training run. Two steps warm up; then the caches of
 compiling are returned to the driver, and three more steps are measured. MB = 2**20 bytes.
 
+--times measures milliseconds of a step too: three windows of steps, each from an idle card to an idle card, the median (column ms).
+
 gpus=N shards over N ranks: with --ranks fake (the default) one process computes rank 0's step, and collectives move nothing;
 with --ranks nccl there are N processes on N cards, and driver_mb, what the driver says is in use, contains NCCL's buffers.
 --check runs every setting once on the CPU, unmeasured.
@@ -22,6 +24,7 @@ import json
 import multiprocessing
 import os
 import socket
+import statistics
 import sys
 import time
 import traceback
@@ -279,6 +282,21 @@ def events_of(snapshot):
     return "\n".join(out)
 
 
+def times_of(step, ranks, windows=3, window_s=0.5):
+    """Milliseconds of a step: median, least and most of some windows. Each step waits for its loss. Ranks take equally many steps."""
+    import torch
+    ms, steps = [], 0
+    for _ in range(windows + 1):  # the first says how many steps fill a window
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        for _ in range(steps or 2):
+            step(lambda _: None)
+        torch.cuda.synchronize()
+        ms.append((time.perf_counter() - begin) / (steps or 2) * 1e3)
+        steps = steps or (10 if ranks > 1 else int(min(40, max(3, window_s / ms[0] * 1e3))))
+    return statistics.median(ms[1:]), min(ms[1:]), max(ms[1:])
+
+
 def measure(words, rank, port, a, pipe):
     s = setting_of(words)
     row = {**dataclasses.asdict(s), "rank": rank, "status": "ok", "why": ""}
@@ -324,6 +342,8 @@ def measure(words, rank, port, a, pipe):
                 with open(f"{a.trace}/{words.replace(',', '_')}.{rank}.txt", "w") as f:
                     f.write(events_of(torch.cuda.memory._snapshot()))
                 torch.cuda.memory._record_memory_history(enabled=None)
+            if a.times:
+                row["ms"], row["ms_least"], row["ms_most"] = times_of(step, s.gpus)
             row.update(peaks)
             row["reserved_mb"] = torch.cuda.max_memory_reserved() / MB
             free, total = torch.cuda.mem_get_info()
@@ -339,7 +359,7 @@ def measure(words, rank, port, a, pipe):
 
 COLUMNS = [f.name for f in dataclasses.fields(Setting)] + [
     "rank", "status", "why", "params", "loss", "context_mb", "before_backward", "forward_peak", "backward_peak", "after_backward",
-    "update_peak", "held", "reserved_mb", "reserved_first_mb", "driver_mb", "torch", "device", "seconds"]
+    "update_peak", "held", "reserved_mb", "reserved_first_mb", "driver_mb", "ms", "ms_least", "ms_most", "torch", "device", "seconds"]
 
 
 def main():
@@ -350,6 +370,7 @@ def main():
     p.add_argument("--ranks", choices=["fake", "nccl"], default="fake")
     p.add_argument("--trace", help="a folder that gets every allocation of a step")
     p.add_argument("--check", action="store_true")
+    p.add_argument("--times", action="store_true", help="milliseconds of a step, too; use --beside 1 with it")
     p.add_argument("--until", type=float, default=1e9, help="seconds after which nothing new begins")
     a = p.parse_args()
     multiprocessing.set_start_method("spawn")
