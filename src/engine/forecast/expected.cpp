@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "base/text.h"
 #include "engine/forecast/forecast.h"
@@ -41,8 +42,8 @@ constexpr std::array<Term, 11> terms{{{&Efficiency::product, 1.1, 0.5},
                                       {&Efficiency::attention_128, 1.2, 1},
                                       {&Efficiency::attention_128_backward, 1.2, 1},
                                       {&Efficiency::elementwise, 1, 1},
-                                      {&Efficiency::loss, 1, 3},
-                                      {&Efficiency::update, 1, 0.5},
+                                      {&Efficiency::loss, 1, 0.1},
+                                      {&Efficiency::update, 1, 0.02},
                                       {&Efficiency::forward_op_ms, 0, 0.02},
                                       {&Efficiency::backward_op_ms, 0, 0.02}}};
 constexpr double noise = 0.03;  // share of a step's time that the terms do not explain
@@ -108,24 +109,71 @@ double at_a_higher_clock(double longer, double whole) { return std::pow((whole +
 
 // The same of attention: a head takes tiles of the next larger dimension, and a block with the last rows works through all keys, however few blocks
 // there are. Backward has a block for some keys of a head of keys. Hopper's kernels for 16 bits share rows out among idle units in forward.
+double padded(std::int64_t dim) {
+  double longer = 1;
+  for (const double of_tile : {256, 128, 64, 32})
+    if (double(dim) <= of_tile) longer = of_tile / double(dim);
+  return longer;
+}
+
 double tiled_attention(const OpCall& op, const Recipe& r, int units) {
   const Sides& s = op.cost.sides;
   const bool backward = op.making == Making::gradients, shares_rows = size_of(op.precision.dtype) == 2 && !backward;
-  double longer = 1;
-  for (const double dim : {256, 128, 64, 32})
-    if (double(s.k) <= dim) longer = dim / double(s.k);
+  const double longer = padded(s.k);
   if (shares_rows) return longer;
   const SelfAttention& attention = attention_of(r);
   const double tiles = std::ceil(double(s.m) / 128), heads = attention.heads > 0 ? double(attention.kv_heads) / double(attention.heads) : 1;
   const double blocks = tiles * double(s.batch) * (backward ? heads : 1),
-               last = 2 * tiles / (tiles + 1),  // beside the mean one, which sees half
-      waits = std::max(1.0, last * units / blocks);
-  return longer * (op.cost.on_card.older ? at_a_higher_clock(waits, 2) : waits);
+               last = 2 * tiles / (tiles + 1);  // beside the mean one, which sees half
+  return longer * std::max(1.0, last * units / blocks);
 }
 
-// Moments that are rounded at random cost instructions, more than memory takes meanwhile: an H200 needs as long for an element as for so many
-// operations in FP32 (bench/results/h200_ops_time_capped_moments_2026-11-26.txt: 161 and 146 thousand million elements a second).
-double rounding_flops(Moments m) { return m == Moments::eight ? 360 : 327; }
+// flash_sm80 on cards whose own kernels multiply in other instructions (ops/attention/sm80/blocks_tiles.h). The full rate is what it takes with many
+// blocks, over the ceiling; a block that has a unit to itself reaches a share of that rate, because the unit waits for memory and exponentials meanwhile.
+// By an H200: bench/results/h200_attention_sweep_2026-11-21.csv in 16 bits, from 16 blocks on, and the rates in blocks_tiles.h for tf32.
+struct OlderKernel {
+  double over_ceiling, rows, at_once;  // rows of a block; blocks that a unit works on
+};
+constexpr double alone = 0.62;
+
+OlderKernel older_kernel(const OpCall& op) {
+  const std::int64_t dim = op.cost.sides.k;
+  const bool backward = op.making == Making::gradients, wide = dim > 64, in_16_bits = size_of(op.precision.dtype) == 2;
+  if (!backward) return {in_16_bits ? wide ? 2.5 : 2.7 : wide ? 2.7 : 2.9, dim > 128 && in_16_bits ? 64.0 : 128.0, 2};
+  return {in_16_bits ? wide ? 4.1 : 3.7 : wide ? 4.9 : 4.0, !in_16_bits && !wide ? 128.0 : 64.0, in_16_bits ? 3.0 : 2.0};
+}
+
+// How much longer blocks take than at the full rate: the last rows of a sequence see all keys, whole tiles of them are computed, and units of the card
+// that have too few blocks are slower. Backward is two kernels, with blocks for rows of queries and for keys: three and four products of seven.
+double older_attention(const OpCall& op, const Recipe& r, int units) {
+  const Sides& s = op.cost.sides;
+  const OlderKernel k = older_kernel(op);
+  const double tiles = std::ceil(double(s.m) / k.rows), whole = k.rows / double(s.m);
+  const auto waits = [&](double pairs) {
+    const double of_unit = tiles * pairs / units, busy = std::min(1.0, alone + (1 - alone) * (of_unit - 1) / (k.at_once - 1));
+    return std::max(2 * tiles * whole / alone, of_unit * (tiles + 1) * whole / std::max(alone, busy)) / of_unit;
+  };
+  const SelfAttention& attention = attention_of(r);
+  const double pairs = double(s.batch), grouped = attention.heads > 0 ? double(attention.kv_heads) / double(attention.heads) : 1;
+  return op.making == Making::gradients ? 3.0 / 7 * waits(pairs) + 4.0 / 7 * waits(pairs * grouped) : waits(pairs);
+}
+
+// Moments that are rounded at random cost instructions, for 8 bits more than memory takes meanwhile: a weight takes as long as so many operations
+// in FP32. An H200 updates 3.4 thousand million weights in 14.9 and 15.8 ms (bench/lab/step.md, "Smaller moments").
+double rounding_flops(Moments m) { return m == Moments::eight ? 236 : 223; }
+
+// A row of logits that is longer than the registers of a block waits in shared memory, and what does not fit there is read again: so many words reach
+// such a share of the copy rate (bench/lab/step.md, "The loss's long rows"; bench/results/h200_ops_time_capped_moments_2026-11-26.txt).
+double share_of_copy_rate(double words) {
+  constexpr std::pair<double, double> known[] = {{16384, 0.97}, {32000, 0.84}, {50304, 0.79}, {151936, 0.63}};
+  if (words <= known[0].first) return known[0].second;
+  for (std::size_t i = 1; i < std::size(known); ++i)
+    if (const auto [to, share] = known[i]; words <= to || i + 1 == std::size(known)) {
+      const auto [from, before] = known[i - 1];
+      return before + (share - before) * std::min(1.0, (words - from) / (to - from));
+    }
+  return 1;
+}
 
 // A capped loss: for each operation that its formula counts, the kernel takes as long as so many (106 us of 4096 x 10 000 logits, 377 of 1024 x 151 936).
 constexpr double operations_of_capped_loss = 7.1;
@@ -136,11 +184,13 @@ double ceiling_ms(const OpCall& op, const Recipe& r, const Ceilings& c, int unit
   const Sides& s = op.cost.sides;
   if (op.work == Work::rounding_update && units > 0)
     return std::max(ms, op.cost.flops / adamw::flops_of_element * rounding_flops(r.holding.moments) / c.fp32_flops * 1e3);
-  if (op.work == Work::loss && r.model.logit_softcap > 0 && units > 0 && c.fp32_flops > 0)
-    return std::max(ms, op.cost.flops * operations_of_capped_loss / c.fp32_flops * 1e3);
+  if (op.work == Work::loss && units > 0)
+    return std::max(ms / share_of_copy_rate(double(r.model.vocab)), r.model.logit_softcap > 0 && c.fp32_flops > 0 ? op.cost.flops * operations_of_capped_loss / c.fp32_flops * 1e3 : 0);
   if (s.m * s.n * s.k * s.batch == 0 || units == 0) return ms;
-  if (op.work != Work::matmul) return ms * tiled_attention(op, r, units);
-  const double longer = at_a_higher_clock(remembered_tiled(s, units), r.precision.dtype == DType::f32 ? 1 : 2);
+  if (op.work != Work::matmul && !op.cost.on_card.older) return ms * tiled_attention(op, r, units);
+  const double longer = op.work != Work::matmul
+                            ? padded(s.k) * older_attention(op, r, units)
+                            : at_a_higher_clock(remembered_tiled(s, units), r.precision.dtype == DType::f32 ? 1 : 2);
   OpCall moved = op;
   moved.cost.flops = 0;
   OpCall computed = op;
@@ -148,14 +198,6 @@ double ceiling_ms(const OpCall& op, const Recipe& r, const Ceilings& c, int unit
   return std::max(roofline_ms(moved, r.precision, c), roofline_ms(computed, r.precision, c) * longer);
 }
 int units_of(const Device& device) { return device.kind == DeviceKind::cuda ? device.units : 0; }
-
-// flash_sm80 on cards whose own kernels multiply in other instructions: its time over that of flash_sm90, whose factors were measured, on an H200
-// (bench/results/h200_attention_sweep_2026-11-21.csv); in tf32, which flash_sm90 has not, over the ceiling (h200_attention_precisions_2026-11-23.md).
-double older_kernel(const OpCall& op, std::int64_t head_dim) {
-  const bool backward = op.making == Making::gradients, wide = head_dim > 64;
-  if (size_of(op.precision.dtype) == 4) return backward ? wide ? 3.8 : 3.0 : wide ? 2.7 : 2.9;
-  return backward ? wide ? 3.15 : 2.65 : wide ? 2.3 : 1.9;
-}
 
 Parts parts_of(const Recipe& r, const Walk& walk, const Ceilings& ceilings, int units) {
   Parts p{};
@@ -305,6 +347,7 @@ std::optional<InPrecision> in_precision(const Efficiencies& all, Precision p) {
   if (p.dtype == DType::f32 && half && single) {
     InPrecision f{*single, other_products, "steps in FP32 and bf16"};
     f.efficiency.product = half->product * tf32_product, f.efficiency.gradient_product = half->gradient_product * tf32_gradient_product;
+    f.efficiency.forward_op_ms = half->forward_op_ms, f.efficiency.backward_op_ms = half->backward_op_ms;  // they begin kernels of the same kinds
     f.efficiency.within = std::max(half->within, single->within);
     return f;
   }
@@ -375,20 +418,18 @@ static double factor_of(const OpCall& op, const Recipe& r, const OpTimes& t) {
     factor *= of_scales(r.scales.value_or(usual_scales)) * (!t.by_other_precisions ? 1 / fp8_by_blocks
                                                             : backward             ? fp8_gradient_product
                                                                                    : fp8_product);
-  if (op.cost.on_card.older) {
-    if (bytes == 2) return factor * older_kernel(op, head_dim);
-    if (t.by_other_precisions) return older_kernel(op, head_dim);
-  }
-  return factor;
+  // Steps in tf32 are attended by the older kernels, and their fit is of these.
+  return op.cost.on_card.older && (bytes == 2 || t.by_other_precisions) ? older_kernel(op).over_ceiling : factor;
 }
 
 double expected_ms(const OpCall& op, const Recipe& r, const OpTimes& t) {
   if (op.cost.link_bytes > 0) return 0;
   const OnCard& on_card = op.cost.on_card;
-  const double begins = op.making == Making::gradients ? t.efficiency.backward_op_ms : t.efficiency.forward_op_ms,
-               in_turn = t.units > 0 && t.ceilings.fp32_flops > 0
-                             ? on_card.in_turn / t.ceilings.fp32_flops * 1e3 + (on_card.launches - 1) * launch_ms
-                             : 0;
+  const double begins = op.making == Making::gradients ? t.efficiency.backward_op_ms : t.efficiency.forward_op_ms;
+  double in_turn = 0;
+  if (t.units > 0 && t.ceilings.fp32_flops > 0)
+    in_turn = on_card.in_turn / t.ceilings.fp32_flops * 1e3 * (on_card.older ? older_attention(op, r, t.units) : 1) +
+              (on_card.launches - 1) * launch_ms;
   return op.times * (ceiling_ms(op, r, t.ceilings, t.units) * factor_of(op, r, t) + in_turn + begins);
 }
 
