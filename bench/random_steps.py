@@ -8,7 +8,7 @@
   bench/random_steps.py table steps.csv --device h100             anywhere: forecasts of the same settings by this build
   bench/random_steps.py table steps.csv --settings said.csv       those that were made before
 
-With `forecast --cards 2` every fourth setting shares its step out over two cards. `--device` takes a card's own file, too (headroom device --efficiencies --save FILE).
+With `forecast --cards 2` every third setting shares its step out over two cards. `--device` takes a card's own file, too (headroom device --efficiencies --save FILE).
 Settings: models of five families, narrow and wide; every precision, keep level, lever of the update, and phase. They depend on --seed alone. The
 program is build/release/headroom, or what --program names. `table` ends with the median error, the share within 6 %, and those outside.
 """
@@ -51,11 +51,11 @@ def config_of(family, r):
 
 
 def shared_out(r, options):
-    """The options, of which every fourth setting runs on two cards: as replicas, sharded, or with the tokens of a sequence shared out."""
-    if r.random() >= 0.25:
+    """The options, of which every third setting runs on two cards: as replicas, sharded, or with the tokens of a sequence shared out."""
+    if r.random() >= 0.33:
         return options
     options = options + ["--gpus", "2", "--shard", r.choice(["none", "optimizer", "gradients", "everything"])]
-    return options + (["--split-tokens"] if r.random() < 0.25 else [])
+    return options + (["--split-tokens"] if r.random() < 0.35 else [])
 
 
 def cards_of(options):

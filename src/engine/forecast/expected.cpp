@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -43,7 +44,7 @@ constexpr std::array<Term, 11> terms{{{&Efficiency::product, 1.1, 0.5},
                                       {&Efficiency::attention_128_backward, 1.2, 1},
                                       {&Efficiency::elementwise, 1, 1},
                                       {&Efficiency::loss, 1, 0.1},
-                                      {&Efficiency::update, 1, 0.02},
+                                      {&Efficiency::update, 1, 0.005},
                                       {&Efficiency::forward_op_ms, 0, 0.02},
                                       {&Efficiency::backward_op_ms, 0, 0.02}}};
 constexpr double noise = 0.03;  // share of a step's time that the terms do not explain
@@ -129,33 +130,36 @@ double tiled_attention(const OpCall& op, const Recipe& r, int units) {
 }
 
 // flash_sm80 on cards whose own kernels multiply in other instructions (ops/attention/sm80/blocks_tiles.h). The full rate is what it takes with many
-// blocks, over the ceiling; a block that has a unit to itself reaches a share of that rate, because the unit waits for memory and exponentials meanwhile.
-// By an H200: bench/results/h200_attention_sweep_2026-11-21.csv in 16 bits, from 16 blocks on, and the rates in blocks_tiles.h for tf32.
+// blocks and long rows, over the ceiling; a block that has a unit to itself reaches a share of that rate, because the unit waits for memory and
+// exponentials meanwhile. By an H200: bench/results/h200_attention_sweep_2026-11-21.csv in 16 bits, from 16 blocks on; in tf32 the rates in
+// blocks_tiles.h and bench/results/h200_attention_precisions_2026-11-23.md.
 struct OlderKernel {
   double over_ceiling, rows, at_once;  // rows of a block; blocks that a unit works on
 };
-constexpr double alone = 0.62;
+constexpr double alone = 0.7;
 
 OlderKernel older_kernel(const OpCall& op) {
   const std::int64_t dim = op.cost.sides.k;
   const bool backward = op.making == Making::gradients, wide = dim > 64, in_16_bits = size_of(op.precision.dtype) == 2;
-  if (!backward) return {in_16_bits ? wide ? 2.5 : 2.7 : wide ? 2.7 : 2.9, dim > 128 && in_16_bits ? 64.0 : 128.0, 2};
-  return {in_16_bits ? wide ? 4.1 : 3.7 : wide ? 4.9 : 4.0, !in_16_bits && !wide ? 128.0 : 64.0, in_16_bits ? 3.0 : 2.0};
+  if (!backward) return {in_16_bits ? wide ? 2.5 : 2.7 : wide ? 2.6 : 2.8, dim > 128 && in_16_bits ? 64.0 : 128.0, 2};
+  return {in_16_bits ? wide ? 4.1 : 3.7 : wide ? 4.8 : 3.85, !in_16_bits && !wide ? 128.0 : 64.0, in_16_bits ? 3.0 : 2.0};
 }
 
-// How much longer blocks take than at the full rate: the last rows of a sequence see all keys, whole tiles of them are computed, and units of the card
-// that have too few blocks are slower. Backward is two kernels, with blocks for rows of queries and for keys: three and four products of seven.
+// How much longer blocks take than at the full rate: the last rows of a sequence see all keys, whole tiles of them are computed, a block's begin and end
+// take as long as one tile more, and units of the card that have too few blocks are slower. Backward is two kernels, with blocks for rows of queries
+// and for keys: three and four products of seven.
 double older_attention(const OpCall& op, const Recipe& r, int units) {
   const Sides& s = op.cost.sides;
   const OlderKernel k = older_kernel(op);
   const double tiles = std::ceil(double(s.m) / k.rows), whole = k.rows / double(s.m);
-  const auto waits = [&](double pairs) {
+  const auto waits = [&](double pairs, double heads) {  // so many heads of queries in a block
     const double of_unit = tiles * pairs / units, busy = std::min(1.0, alone + (1 - alone) * (of_unit - 1) / (k.at_once - 1));
-    return std::max(2 * tiles * whole / alone, of_unit * (tiles + 1) * whole / std::max(alone, busy)) / of_unit;
+    const double last = 2 * (tiles + 1 / heads) * whole, mean = (tiles + 1 + 2 / heads) * whole;
+    return std::max(last / alone, of_unit * mean / std::max(alone, busy)) / of_unit;
   };
   const SelfAttention& attention = attention_of(r);
-  const double pairs = double(s.batch), grouped = attention.heads > 0 ? double(attention.kv_heads) / double(attention.heads) : 1;
-  return op.making == Making::gradients ? 3.0 / 7 * waits(pairs) + 4.0 / 7 * waits(pairs * grouped) : waits(pairs);
+  const double pairs = double(s.batch), group = attention.kv_heads > 0 ? double(attention.heads) / double(attention.kv_heads) : 1;
+  return op.making == Making::gradients ? 3.0 / 7 * waits(pairs, 1) + 4.0 / 7 * waits(pairs / group, group) : waits(pairs, 1);
 }
 
 // Moments that are rounded at random cost instructions, for 8 bits more than memory takes meanwhile: a weight takes as long as so many operations
@@ -176,7 +180,7 @@ double share_of_copy_rate(double words) {
 }
 
 // A capped loss: for each operation that its formula counts, the kernel takes as long as so many (106 us of 4096 x 10 000 logits, 377 of 1024 x 151 936).
-constexpr double operations_of_capped_loss = 7.1;
+constexpr double operations_of_capped_loss = 9.6;
 
 // An op at its ceilings, its shape included.
 double ceiling_ms(const OpCall& op, const Recipe& r, const Ceilings& c, int units) {
@@ -197,6 +201,7 @@ double ceiling_ms(const OpCall& op, const Recipe& r, const Ceilings& c, int unit
   computed.cost.bytes = 0;
   return std::max(roofline_ms(moved, r.precision, c), roofline_ms(computed, r.precision, c) * longer);
 }
+double launches_of(const OpCall& op, int units) { return units > 0 ? op.cost.on_card.launches : 1; }
 int units_of(const Device& device) { return device.kind == DeviceKind::cuda ? device.units : 0; }
 
 Parts parts_of(const Recipe& r, const Walk& walk, const Ceilings& ceilings, int units) {
@@ -204,7 +209,7 @@ Parts parts_of(const Recipe& r, const Walk& walk, const Ceilings& ceilings, int 
   for (const OpCall& s : walk.steps) {
     if (s.cost.link_bytes > 0) continue;
     p[kind_of(s, attention_of(r).head_dim)] += s.times * ceiling_ms(s, r, ceilings, units);
-    p[s.making == Making::gradients ? backward_op : forward_op] += s.times;
+    p[s.making == Making::gradients ? backward_op : forward_op] += s.times * launches_of(s, units);
   }
   return p;
 }
@@ -311,12 +316,11 @@ const Efficiency* of_precision(const Efficiencies& all, Precision p) {
 }
 
 // How much further from its time a step may lie, for each thing that was not measured itself; docs/performance.md says where each is from.
-constexpr double like_bf16 = 1.06, other_products = 1.1, other_family = 1.06, scores_in_memory = 1.3;
+constexpr double scores_in_memory = 1.3;
 constexpr double other_card = 1.1, by_datasheet = 1.1, other_kernels = 1.4, split_link = 1.1;
 // Products in 8 bits beside bf16's, of an H200: with a scale for each tensor, and what those with more scales take beside them
 // (bench/results/h200_fp8_products_2026-11-22.txt: 1282, 1237 and 1153 TFLOP/s).
-constexpr double fp8_product = 1.1, fp8_gradient_product = 1.07, fp8_by_rows = 1.04, fp8_by_blocks = 1.11, fp8_quantising = 1.16;
-constexpr double launch_ms = 0.002;  // a further kernel of an op, in a graph
+constexpr double fp8_product = 1.1, fp8_gradient_product = 1.07, fp8_by_rows = 1.04, fp8_by_blocks = 1.11;
 double of_scales(Scales s) { return s == Scales::tensor ? 1 : s == Scales::row ? fp8_by_rows : fp8_by_blocks; }
 constexpr double updating_product = 1.25, updating_product_in_fp8 = 1.5;  // beside a gradient's product, of an H200
 constexpr double tf32_product = 1.05, tf32_gradient_product = 1.25;       // beside bf16's: operands of 32 bits are read, one of them across
@@ -338,21 +342,21 @@ Ceilings expected_ceilings(Ceilings c, bool of_fp8) {
 // Steps of this precision; or, where none were measured, of two that have its parts: products as in bf16, everything else as in its own types.
 struct InPrecision {
   Efficiency efficiency;
-  double wider = 1;
+  bool derived = false;
   std::string by;
 };
 std::optional<InPrecision> in_precision(const Efficiencies& all, Precision p) {
-  if (const Efficiency* e = of_precision(all, p)) return InPrecision{*e, 1, ""};
+  if (const Efficiency* e = of_precision(all, p)) return InPrecision{*e, false, ""};
   const Efficiency *half = of_precision(all, {DType::bf16}), *single = of_precision(all, {DType::f32});
   if (p.dtype == DType::f32 && half && single) {
-    InPrecision f{*single, other_products, "steps in FP32 and bf16"};
+    InPrecision f{*single, true, "steps in FP32 and bf16"};
     f.efficiency.product = half->product * tf32_product, f.efficiency.gradient_product = half->gradient_product * tf32_gradient_product;
     f.efficiency.forward_op_ms = half->forward_op_ms, f.efficiency.backward_op_ms = half->backward_op_ms;  // they begin kernels of the same kinds
     f.efficiency.within = std::max(half->within, single->within);
     return f;
   }
-  if (p.dtype == DType::f16 && half) return InPrecision{*half, like_bf16, "steps in bf16"};
-  if (size_of(p.dtype) == 1 && half) return InPrecision{*half, fp8_quantising, "steps in bf16"};
+  if (p.dtype == DType::f16 && half) return InPrecision{*half, true, "steps in bf16"};
+  if (size_of(p.dtype) == 1 && half) return InPrecision{*half, true, "steps in bf16"};
   return {};
 }
 
@@ -384,26 +388,24 @@ OpTimesOrWhy op_times(const Recipe& r, const Device& device) {
        {&Ceilings::fp32_flops, &Ceilings::tf32_flops, &Ceilings::bf16_flops, &Ceilings::fp16_flops, &Ceilings::fp8_flops})
     if (ceilings.*member <= 0) ceilings.*member = device.ceilings.*member;  // it was not measured with the steps
   OpTimes t{f->efficiency,
-            expected_ceilings(ceilings, size_of(r.precision.dtype) == 1 && f->wider == 1),
+            expected_ceilings(ceilings, size_of(r.precision.dtype) == 1 && !f->derived),
             units_of(device),
-            f->efficiency.within * f->wider,
+            f->efficiency.within,
             1,
             f->by,
-            f->wider > 1};
+            f->derived};
   const auto also = [&](bool is, double wider, const std::string& by) {
     if (!is) return;
-    t.faster *= wider;
+    t.wider *= wider;
     t.by += (t.by.empty() ? "" : "; ") + by;
   };
   also(!own, other_card, fmt::format("steps of an H200 at the ceilings of {}, none of whose were measured", device.name));
   also(!own && device.ceilings.source.starts_with("datasheet"), by_datasheet, "its ceilings as a share of its datasheet's");
   also(!own && device.sm != h200.sm, other_kernels, "its kernels are others than the H200's");
-  also(!computes_as_llama(r.model), other_family, "norms and activations as a Llama's");
   also(!r.attention.starts_with("flash"), scores_in_memory, "scores in memory were not measured");
   also(r.ranks.count > 2 || r.ranks.split_tokens || (r.ranks.count > 1 && f->efficiency.link == 0), split_link,
        "the link by steps of two H200");
   if (t.efficiency.link == 0) t.efficiency.link = of_precision(*h200.efficiencies, {DType::bf16})->link;
-  t.slower = t.faster;
   return {t, ""};
 }
 
@@ -422,20 +424,66 @@ static double factor_of(const OpCall& op, const Recipe& r, const OpTimes& t) {
   return op.cost.on_card.older && (bytes == 2 || t.by_other_precisions) ? older_kernel(op).over_ceiling : factor;
 }
 
-double expected_ms(const OpCall& op, const Recipe& r, const OpTimes& t) {
-  if (op.cost.link_bytes > 0) return 0;
-  const OnCard& on_card = op.cost.on_card;
-  const double begins = op.making == Making::gradients ? t.efficiency.backward_op_ms : t.efficiency.forward_op_ms;
-  double in_turn = 0;
-  if (t.units > 0 && t.ceilings.fp32_flops > 0)
-    in_turn = on_card.in_turn / t.ceilings.fp32_flops * 1e3 * (on_card.older ? older_attention(op, r, t.units) : 1) +
-              (on_card.launches - 1) * launch_ms;
-  return op.times * (ceiling_ms(op, r, t.ceilings, t.units) * factor_of(op, r, t) + in_turn + begins);
+namespace {
+
+double begins_ms(const OpCall& op, const OpTimes& t) {
+  return op.times * launches_of(op, t.units) * (op.making == Making::gradients ? t.efficiency.backward_op_ms : t.efficiency.forward_op_ms);
 }
 
-Expected expected_time(double ops_ms, const LinkTime& link, const OpTimes& t, double ms_at_least) {
-  const double waits = link.exposed_ms + link.host_exposed_ms, beside = t.efficiency.link * link.ms, ms = ops_ms + waits + beside;
-  return {ms, std::max(ms / t.faster, std::min(ms, ms_at_least)), ms * t.slower, t.by};
+double works_ms(const OpCall& op, const Recipe& r, const OpTimes& t) {
+  const OnCard& on_card = op.cost.on_card;
+  double in_turn = 0;
+  if (t.units > 0 && t.ceilings.fp32_flops > 0)
+    in_turn = on_card.in_turn / t.ceilings.fp32_flops * 1e3 * (on_card.older ? older_attention(op, r, t.units) : 1);
+  return op.times * (ceiling_ms(op, r, t.ceilings, t.units) * factor_of(op, r, t) + in_turn);
+}
+
+Known known_of(const OpCall& op, const OpTimes& t) {
+  switch (op.work) {
+    case Work::matmul: return t.by_other_precisions ? Known::derived_product : Known::product;
+    case Work::attention:
+    case Work::attention_parts: return op.cost.on_card.older ? Known::older_attention : Known::attention;
+    case Work::loss: return Known::loss;
+    case Work::update: return Known::update;
+    case Work::rounding_update: return Known::rounding_update;
+    case Work::quantise: return Known::quantise;
+    default: return Known::elementwise;
+  }
+}
+
+// How far each kind of work lay from its time, as a logarithm: the smallest numbers that enclose 164 steps on two H200 and an H100, a tenth wider.
+// bench/lab/expected_times.md has the rule and what other steps make of it.
+constexpr std::array<double, std::size_t(Known::wait) + 1> doubts{0.14, 0.29, 0.10, 0.34, 0.10, 0.31, 0.05, 0.15, 0.10, 0.37, 0.40};
+constexpr double doubt_of_all = 0.03, recorded_within = 1.15;
+
+}  // namespace
+
+double expected_ms(const OpCall& op, const Recipe& r, const OpTimes& t) {
+  return op.cost.link_bytes > 0 ? 0 : works_ms(op, r, t) + begins_ms(op, t);
+}
+
+void Composition::add(const OpCall& op, const Recipe& r, const OpTimes& t, double often) {
+  if (op.cost.link_bytes > 0) return;
+  (*this)[known_of(op, t)] += often * works_ms(op, r, t);
+  (*this)[Known::begin] += often * begins_ms(op, t);
+}
+
+double Composition::ms() const { return std::accumulate(ms_.begin(), ms_.end(), 0.0); }
+
+double Composition::doubt() const {
+  const double all = ms();
+  double squares = doubt_of_all * doubt_of_all;
+  for (std::size_t i = 0; i < ms_.size() && all > 0; ++i) squares += std::pow(ms_[i] / all * doubts[i], 2);
+  return std::sqrt(squares);
+}
+
+Expected expected_time(Composition of_step, const LinkTime& link, const OpTimes& t, double ms_at_least) {
+  of_step.wait(link.exposed_ms + link.host_exposed_ms + t.efficiency.link * link.ms);
+  const double ms = of_step.ms();
+  // A card whose own steps lie further from what the others say than an H200's is known less well. A CPU has its own steps alone to go by.
+  const double ratio =
+      t.wider * (t.units > 0 ? std::exp(of_step.doubt() * std::max(1.0, std::log(t.within) / std::log(recorded_within))) : t.within);
+  return {ms, std::max(ms / ratio, std::min(ms, ms_at_least)), ms * ratio, t.by};
 }
 
 Efficiency fitted(Precision precision, std::span<const StepMeasured> steps, const Ceilings& ceilings, const Device& device, int workers) {

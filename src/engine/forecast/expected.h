@@ -2,6 +2,8 @@
 // took there, and a time for each op. The factors (base/efficiency.h) are fitted here too: to the recorded steps of the H200
 // (tests/engine/expected_test.cpp), and to those that `headroom device --efficiencies` measures.
 #pragma once
+#include <array>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -17,12 +19,12 @@ struct Expected {
   std::string by;  // what the interval stands on, where it is more than the card's own steps in this precision
 };
 
-// What the ops of a recipe take on a device, and how far that can be trusted: a step lies between its time over `faster` and times `slower`.
+// What the ops of a recipe take on a device, and how far that can be trusted.
 struct OpTimes {
   Efficiency efficiency;
   Ceilings ceilings;  // the rooflines'
   int units = 0;      // a card's multiprocessors: products are tiles over them
-  double faster = 1, slower = 1;
+  double within = 1, wider = 1;  // how far its own steps lay from what others foretold, and what was not measured makes of that
   std::string by;
   bool by_other_precisions = false;  // no steps in this one were measured
 };
@@ -37,8 +39,24 @@ double expected_ms(const OpCall&, const Recipe&, const OpTimes&);
 struct LinkTime {
   double ms = 0, exposed_ms = 0, host_ms = 0, host_exposed_ms = 0;
 };
+
+// What a step's time is made of. Its interval follows from that: large products are known to a few percent, kernels that are over as soon as they
+// begin are not (docs/performance.md, "Intervals").
+enum class Known : std::uint8_t { product, derived_product, attention, older_attention, loss, elementwise, update, rounding_update, quantise, begin, wait };
+class Composition {
+ public:
+  void add(const OpCall&, const Recipe&, const OpTimes&, double often);
+  void wait(double ms) { (*this)[Known::wait] += ms; }
+  double ms() const;
+  double doubt() const;  // the logarithm of the ratio that a step may lie from its time, either way
+
+ private:
+  double& operator[](Known k) { return ms_[std::size_t(k)]; }
+  std::array<double, std::size_t(Known::wait) + 1> ms_{};
+};
+
 // ms_at_least: of the same step, with every op at its ceiling; no interval begins below it.
-Expected expected_time(double ops_ms, const LinkTime&, const OpTimes&, double ms_at_least);
+Expected expected_time(Composition of_ops, const LinkTime&, const OpTimes&, double ms_at_least);
 
 struct StepMeasured {  // on one rank
   Recipe recipe;

@@ -94,14 +94,10 @@ void add_times(const Trace& t, const Recipe& recipe, const Device& device, Forec
   f.ms += f.exposed_ms + f.host_exposed_ms;
   f.why_no_ms = times.why;
   if (!times.times) return;
-  std::vector<std::array<double, 2>> ms_of_kind;  // once, and as often as the second micro-batch stands for
-  for (const OpCall& s : t.kinds) {
-    OpCall more = s;
-    more.times *= 1 + like_second(recipe);
-    ms_of_kind.push_back({expected_ms(s, recipe, *times.times), expected_ms(more, recipe, *times.times)});
-  }
-  double ops = 0;
-  each_op(t, recipe, [&](std::uint32_t kind, double often) { ops += ms_of_kind[kind][often > 1]; });
+  std::vector<double> often_of(t.kinds.size());
+  each_op(t, recipe, [&](std::uint32_t kind, double often) { often_of[kind] += often; });
+  Composition ops;
+  for (std::size_t i = 0; i < t.kinds.size(); ++i) ops.add(t.kinds[i], recipe, *times.times, often_of[i]);
   f.expected = expected_time(ops, waits, *times.times, f.ms);
 }
 

@@ -84,7 +84,7 @@ Tensor make_sums(int ranks, Context& ctx) { return ctx.arena.make("norm.sums", D
 void squares(std::span<const Update> all, const Tensor& sums, int rank, Context& ctx) {
   const Size size = checked(all);
   check(all.empty() || all[0].parts == 1, Code::bad_argument, "adamw: the parts of a gradient must be added before its norm is taken");
-  const auto op = ctx.note("adamw.norm", {DType::f32}, {2 * size.elements, size.grad_bytes}, Work::update);
+  const auto op = ctx.note("adamw.norm", {DType::f32}, {2 * size.elements, size.grad_bytes, 0, {}, {.launches = 3}}, Work::update);
   if (ctx.dry()) return;
   ctx.on_gpu() ? beside::call<squares_cuda>(all, row_of(sums, rank), ctx) : squares_cpu(all, row_of(sums, rank), ctx);
 }

@@ -42,7 +42,8 @@ void backward(const Backward& t, Context& ctx) {
   const Tensor sums = ctx.arena.make("layernorm.dweight", DType::f32, {parts.count, 2 * t.x.shape[1]});
   const auto op = ctx.note("layernorm.backward", {DType::f32},
                            {12 * double(t.x.count()), double(2 * t.x.bytes() + t.dx.bytes() * (t.into_dx == Gradient::accumulate ? 2 : 1) +
-                                                             3 * t.weight.bytes() + 2 * t.rstd.bytes())},
+                                                             3 * t.weight.bytes() + 2 * t.rstd.bytes()),
+                            0, {}, {.launches = 3}},
                            Work::norm, Making::gradients);
   if (ctx.dry()) return;
   check(bool(t.dbias), Code::unsupported, "layernorm: {}", no_bias);

@@ -180,8 +180,8 @@ BandOf<int> band_for(const Problem& p, const Lists& lists) { return in_32_bits(b
 // A cap is formed exactly, after a tile's product and before its exponentials: as long as so many operations in FP32 (docs/performance.md).
 constexpr double operations_of_cap = 82;
 
-Cost cost_here(const Problem& p, const Cost& cost, const Device& device) {
-  Cost here = capped(p, cost, operations_of_cap);
+Cost cost_here(const Problem& p, const Cost& cost, const Device& device, int times_formed = 1) {
+  Cost here = capped(p, cost, operations_of_cap * times_formed);
   const bool in_tiles = !(p.precision == Precision{DType::f32, Math::exact});
   here.on_card.older =
       in_tiles && device.sm >= 90 && device.sm < 120;  // these have instructions for products that this kernel does not use
@@ -229,8 +229,9 @@ void zero(const Tensor& t, cudaStream_t stream) {
 template <class Family>
 void backward_with(const Problem& p, const Backward& t, Context& ctx) {
   using T = typename Family::template Backward<32>::T;
-  const auto op =
-      ctx.note(Family::backward_name, p.precision, cost_here(p, backward_cost(p), ctx.device), Work::attention, Making::gradients);
+  Cost cost = cost_here(p, backward_cost(p), ctx.device, 2);  // scores are formed for dQ, and again for dK and dV
+  cost.on_card.launches = 3;  // row sums, dQ, dK with dV
+  const auto op = ctx.note(Family::backward_name, p.precision, cost, Work::attention, Making::gradients);
   const auto stream = cuda_stream(ctx.stream);
   if (p.q_shape().count() == 0 || p.k_shape().count() == 0) {
     if (ctx.dry()) return;

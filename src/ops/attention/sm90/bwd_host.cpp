@@ -305,8 +305,9 @@ void zero(const Tensor& t, Context& ctx) {
 }  // namespace
 
 void sm90_backward(const Problem& p, const Backward& t, Context& ctx) {
-  const auto op = ctx.note("attention.flash_sm90.backward", p.precision, capped(p, backward_cost(p), operations_of_cap), Work::attention,
-                           Making::gradients);
+  Cost cost = capped(p, backward_cost(p), operations_of_cap);
+  cost.on_card.launches = 3;  // row sums, the main kernel, dQ's sums into its type
+  const auto op = ctx.note("attention.flash_sm90.backward", p.precision, cost, Work::attention, Making::gradients);
   if (p.q_shape().count() == 0 || p.k_shape().count() == 0) {
     for (const Tensor* gradient : {&t.dq, &t.dk, &t.dv}) zero(*gradient, ctx);
     if (t.dsink && !ctx.dry()) sum_dsink_on_gpu(p, t.with.sink, t.lse, without_keys(p, t), t.dsink, ctx);
