@@ -186,8 +186,8 @@ TEST(ExpectedTime, AFitFindsWhatStepsAreMadeOf) {
                      .product = 1.3,
                      .gradient_product = 1.5,
                      .elementwise = 1.2,
-                     .loss = 2.5,
-                     .update = 0.9,
+                     .loss = 1.1,
+                     .update = 1,
                      .attention_64 = 2,
                      .attention_64_backward = 1.7,
                      .attention_128 = 1.4,
@@ -220,7 +220,8 @@ TEST(ExpectedTime, AFitOfNothingStaysNearTheRoofline) {
   EXPECT_EQ(e.within, 1);
 }
 
-// An H200 took 1.06 times as long for the update with 8-bit moments as with whole ones, which move nearly twice the bytes (bench/results).
+// An H200 updates 2.7B's weights in 21.1 ms with whole moments, in 14.9 and 15.8 with smaller ones, which move two thirds and half of the bytes
+// (docs/performance.md and bench/lab/step.md).
 TEST(ExpectedTime, SmallerMomentsAreLimitedByTheirRounding) {
   Recipe r{model_described("large"), 1, 64, {DType::bf16}};
   r.holding.masters = Masters::halves;
@@ -232,8 +233,8 @@ TEST(ExpectedTime, SmallerMomentsAreLimitedByTheirRounding) {
     return forecast(with, d, 1).expected->ms - forecast(without, d, 1).expected->ms;
   };
   const double whole = update_ms(Moments::whole), half = update_ms(Moments::half), eight = update_ms(Moments::eight);
-  EXPECT_NEAR(half / whole, 6.03 / 6.08, 0.1);
-  EXPECT_NEAR(eight / whole, 6.65 / 6.08, 0.1);
+  EXPECT_NEAR(half / whole, 14.9 / 21.1, 0.06);
+  EXPECT_NEAR(eight / whole, 15.8 / 21.1, 0.06);
 }
 
 double width(const Expected& e) { return e.high_ms / e.low_ms; }
@@ -271,7 +272,7 @@ TEST(ExpectedTime, IsWiderAndSaysWhyWhereLessWasMeasured) {
   other = r, other.ranks.count = 2;
   const auto two = forecast(other, device_described("h200"), 1).expected;
   ASSERT_TRUE(two);
-  EXPECT_NEAR(width(*two), width(*h200), 1e-9) << "two cards were measured";
+  EXPECT_NEAR(width(*two), width(*h200), 0.02) << "two cards were measured, and the step waits little for their link";
 }
 
 TEST(ExpectedTime, HasAReasonWhereThereIsNone) {

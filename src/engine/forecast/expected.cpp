@@ -182,9 +182,12 @@ double share_of_copy_rate(double words) {
 // A capped loss: for each operation that its formula counts, the kernel takes as long as so many (106 us of 4096 x 10 000 logits, 377 of 1024 x 151 936).
 constexpr double operations_of_capped_loss = 9.6;
 
+constexpr double in_cache_bytes = 40e6;  // what was just read is found again in the second-level cache, at twice memory's rate at least
+
 // An op at its ceilings, its shape included.
 double ceiling_ms(const OpCall& op, const Recipe& r, const Ceilings& c, int units) {
-  const double ms = roofline_ms(op, r.precision, c) + (units > 0 ? op.cost.on_card.again / c.copy_bytes_per_s * 1e3 : 0);
+  const double again = op.cost.on_card.again, ms = roofline_ms(op, r.precision, c) +
+                                                   (units > 0 ? (again < in_cache_bytes ? again / 2 : again) / c.copy_bytes_per_s * 1e3 : 0);
   const Sides& s = op.cost.sides;
   if (op.work == Work::rounding_update && units > 0)
     return std::max(ms, op.cost.flops / adamw::flops_of_element * rounding_flops(r.holding.moments) / c.fp32_flops * 1e3);
@@ -321,6 +324,7 @@ constexpr double other_card = 1.1, by_datasheet = 1.1, other_kernels = 1.4, spli
 // Products in 8 bits beside bf16's, of an H200: with a scale for each tensor, and what those with more scales take beside them
 // (bench/results/h200_fp8_products_2026-11-22.txt: 1282, 1237 and 1153 TFLOP/s).
 constexpr double fp8_product = 1.1, fp8_gradient_product = 1.07, fp8_by_rows = 1.04, fp8_by_blocks = 1.11;
+constexpr double quantising = 1.15;  // over memory's rate: 1.05 to 1.4 of an H200 (bench/results/h200_fp8_quantise_2026-11-22.txt)
 double of_scales(Scales s) { return s == Scales::tensor ? 1 : s == Scales::row ? fp8_by_rows : fp8_by_blocks; }
 constexpr double updating_product = 1.25, updating_product_in_fp8 = 1.5;  // beside a gradient's product, of an H200
 constexpr double tf32_product = 1.05, tf32_gradient_product = 1.25;       // beside bf16's: operands of 32 bits are read, one of them across
@@ -415,6 +419,7 @@ static double factor_of(const OpCall& op, const Recipe& r, const OpTimes& t) {
   const bool backward = op.making == Making::gradients, updates = op.work == Work::matmul && op.cost.sides.m == 0;
   const std::size_t bytes = size_of(op.precision.dtype);
   double factor = t.efficiency.*terms[kind_of(op, head_dim)].factor;
+  if (op.work == Work::quantise && t.by_other_precisions) factor = quantising;
   if (updates) factor *= bytes == 1 ? updating_product_in_fp8 : updating_product;
   if (op.work == Work::matmul && bytes == 1)  // steps in fp8 are measured with a scale for each block
     factor *= of_scales(r.scales.value_or(usual_scales)) * (!t.by_other_precisions ? 1 / fp8_by_blocks
@@ -453,7 +458,7 @@ Known known_of(const OpCall& op, const OpTimes& t) {
 
 // How far each kind of work lay from its time, as a logarithm: the smallest numbers that enclose 164 steps on two H200 and an H100, a tenth wider.
 // bench/lab/expected_times.md has the rule and what other steps make of it.
-constexpr std::array<double, std::size_t(Known::wait) + 1> doubts{0.14, 0.29, 0.10, 0.34, 0.10, 0.31, 0.05, 0.15, 0.10, 0.37, 0.40};
+constexpr std::array<double, std::size_t(Known::wait) + 1> doubts{0.14, 0.29, 0.20, 0.34, 0.10, 0.31, 0.05, 0.15, 0.10, 0.37, 0.40};
 constexpr double doubt_of_all = 0.03, recorded_within = 1.15;
 
 }  // namespace
