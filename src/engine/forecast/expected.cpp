@@ -186,18 +186,19 @@ constexpr double in_cache_bytes = 40e6;  // what was just read is found again in
 
 // An op at its ceilings, its shape included.
 double ceiling_ms(const OpCall& op, const Recipe& r, const Ceilings& c, int units) {
-  const double again = op.cost.on_card.again, ms = roofline_ms(op, r.precision, c) +
-                                                   (units > 0 ? (again < in_cache_bytes ? again / 2 : again) / c.copy_bytes_per_s * 1e3 : 0);
+  const double again = op.cost.on_card.again,
+               ms = roofline_ms(op, r.precision, c) +
+                    (units > 0 ? (again < in_cache_bytes ? again / 2 : again) / c.copy_bytes_per_s * 1e3 : 0);
   const Sides& s = op.cost.sides;
   if (op.work == Work::rounding_update && units > 0)
     return std::max(ms, op.cost.flops / adamw::flops_of_element * rounding_flops(r.holding.moments) / c.fp32_flops * 1e3);
   if (op.work == Work::loss && units > 0)
-    return std::max(ms / share_of_copy_rate(double(r.model.vocab)), r.model.logit_softcap > 0 && c.fp32_flops > 0 ? op.cost.flops * operations_of_capped_loss / c.fp32_flops * 1e3 : 0);
+    return std::max(ms / share_of_copy_rate(double(r.model.vocab)),
+                    r.model.logit_softcap > 0 && c.fp32_flops > 0 ? op.cost.flops * operations_of_capped_loss / c.fp32_flops * 1e3 : 0);
   if (s.m * s.n * s.k * s.batch == 0 || units == 0) return ms;
   if (op.work != Work::matmul && !op.cost.on_card.older) return ms * tiled_attention(op, r, units);
-  const double longer = op.work != Work::matmul
-                            ? padded(s.k) * older_attention(op, r, units)
-                            : at_a_higher_clock(remembered_tiled(s, units), r.precision.dtype == DType::f32 ? 1 : 2);
+  const double longer = op.work != Work::matmul ? padded(s.k) * older_attention(op, r, units)
+                                                : at_a_higher_clock(remembered_tiled(s, units), r.precision.dtype == DType::f32 ? 1 : 2);
   OpCall moved = op;
   moved.cost.flops = 0;
   OpCall computed = op;
@@ -355,7 +356,8 @@ std::optional<InPrecision> in_precision(const Efficiencies& all, Precision p) {
   if (p.dtype == DType::f32 && half && single) {
     InPrecision f{*single, true, "steps in FP32 and bf16"};
     f.efficiency.product = half->product * tf32_product, f.efficiency.gradient_product = half->gradient_product * tf32_gradient_product;
-    f.efficiency.forward_op_ms = half->forward_op_ms, f.efficiency.backward_op_ms = half->backward_op_ms;  // they begin kernels of the same kinds
+    f.efficiency.forward_op_ms = half->forward_op_ms,
+    f.efficiency.backward_op_ms = half->backward_op_ms;  // they begin kernels of the same kinds
     f.efficiency.within = std::max(half->within, single->within);
     return f;
   }

@@ -22,8 +22,8 @@ struct Expected {
 // What the ops of a recipe take on a device, and how far that can be trusted.
 struct OpTimes {
   Efficiency efficiency;
-  Ceilings ceilings;  // the rooflines'
-  int units = 0;      // a card's multiprocessors: products are tiles over them
+  Ceilings ceilings;             // the rooflines'
+  int units = 0;                 // a card's multiprocessors: products are tiles over them
   double within = 1, wider = 1;  // how far its own steps lay from what others foretold, and what was not measured makes of that
   std::string by;
   bool by_other_precisions = false;  // no steps in this one were measured
@@ -42,7 +42,19 @@ struct LinkTime {
 
 // What a step's time is made of. Its interval follows from that: large products are known to a few percent, kernels that are over as soon as they
 // begin are not (docs/performance.md, "Intervals").
-enum class Known : std::uint8_t { product, derived_product, attention, older_attention, loss, elementwise, update, rounding_update, quantise, begin, wait };
+enum class Known : std::uint8_t {
+  product,
+  derived_product,
+  attention,
+  older_attention,
+  loss,
+  elementwise,
+  update,
+  rounding_update,
+  quantise,
+  begin,
+  wait
+};
 class Composition {
  public:
   void add(const OpCall&, const Recipe&, const OpTimes&, double often);

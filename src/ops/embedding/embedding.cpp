@@ -41,9 +41,10 @@ void backward(const Tensor& tokens, const Tensor& dx, const Tensor& dtable, Grad
               ctx.arena.make("embedding.rows", DType::i32, {dx.shape[0]}),
               ctx.arena.make("embedding.unordered", DType::i32, {dx.shape[0]})};
   const bool clear = into_dtable == Gradient::overwrite;
-  const auto op = ctx.note("embedding.backward", {DType::f32},
-                           {double(dx.count()), double(dx.bytes()) + (clear ? double(dtable.bytes()) : 8 * double(dx.count())), 0, {}, {.launches = 3}},
-                           Work::other, Making::gradients);
+  const auto op =
+      ctx.note("embedding.backward", {DType::f32},
+               {double(dx.count()), double(dx.bytes()) + (clear ? double(dtable.bytes()) : 8 * double(dx.count())), 0, {}, {.launches = 3}},
+               Work::other, Making::gradients);
   if (ctx.dry()) return;
   ctx.on_gpu() ? beside::call<backward_cuda>(tokens, dx, dtable, into_dtable, scale, sorted, ctx)
                : backward_cpu(tokens, dx, dtable, into_dtable, scale, ctx);

@@ -42,7 +42,8 @@ void backward(const Backward& t, Context& ctx) {
   const Tensor sums = ctx.arena.make("head_norm.dweight", DType::f32, {parts.count, dim});
   const auto op =
       ctx.note("head_norm.backward", {DType::f32},
-               {15 * double(t.x.count()), double(t.x.bytes() + 2 * t.d.bytes()) + 4 * double(len * dim), 0, {}, {.launches = 2}}, Work::norm, Making::gradients);
+               {15 * double(t.x.count()), double(t.x.bytes() + 2 * t.d.bytes()) + 4 * double(len * dim), 0, {}, {.launches = 2}},
+               Work::norm, Making::gradients);
   if (ctx.dry()) return;
   ctx.on_gpu() ? beside::call<backward_cuda>(t, parts, sums, ctx) : backward_cpu(t, parts, sums, ctx);
 }

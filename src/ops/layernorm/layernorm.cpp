@@ -40,11 +40,14 @@ void backward(const Backward& t, Context& ctx) {
   const Parts parts = parts_of(t.x.shape[0], ctx);
   auto scope = ctx.arena.scope();
   const Tensor sums = ctx.arena.make("layernorm.dweight", DType::f32, {parts.count, 2 * t.x.shape[1]});
-  const auto op = ctx.note("layernorm.backward", {DType::f32},
-                           {12 * double(t.x.count()), double(2 * t.x.bytes() + t.dx.bytes() * (t.into_dx == Gradient::accumulate ? 2 : 1) +
-                                                             3 * t.weight.bytes() + 2 * t.rstd.bytes()),
-                            0, {}, {.launches = 3}},
-                           Work::norm, Making::gradients);
+  const auto op = ctx.note(
+      "layernorm.backward", {DType::f32},
+      {12 * double(t.x.count()),
+       double(2 * t.x.bytes() + t.dx.bytes() * (t.into_dx == Gradient::accumulate ? 2 : 1) + 3 * t.weight.bytes() + 2 * t.rstd.bytes()),
+       0,
+       {},
+       {.launches = 3}},
+      Work::norm, Making::gradients);
   if (ctx.dry()) return;
   check(bool(t.dbias), Code::unsupported, "layernorm: {}", no_bias);
   ctx.on_gpu() ? beside::call<backward_cuda>(t, parts, sums, ctx) : backward_cpu(t, parts, sums, ctx);

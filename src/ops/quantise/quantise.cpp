@@ -64,7 +64,8 @@ void quantise(const Request& r, Context& ctx, Name name) {
   for (const Tensor* t : {&r.dact, &r.weight, &r.rstd}) bytes += *t ? t->bytes() : 0;
   for (const Scaled* y : {&r.as_is, &r.transposed}) bytes += *y ? y->bytes() : 0;
   Cost cost{of_each * numbers, double(bytes)};
-  cost.on_card.launches = 2;  // a block reads a tile, waits for its largest number and writes it: as long as two kernels where tiles are few
+  cost.on_card.launches =
+      2;  // a block reads a tile, waits for its largest number and writes it: as long as two kernels where tiles are few
   if (maxima_on_card(r).count() > 0 && !in_lines(r))
     cost.on_card = {.launches = 3, .again = double(r.x.bytes() + (r.dact ? r.dact.bytes() : 0))};
   const auto op = ctx.note(name, {DType::f32}, cost, Work::quantise);

@@ -40,11 +40,14 @@ void backward(const Backward& t, Context& ctx) {
   const Parts parts = parts_of(t.x.shape[0], ctx, t.x.shape[1] <= 2048 ? 512 : 256);
   auto scope = ctx.arena.scope();
   const Tensor sums = ctx.arena.make("rmsnorm.dweight", DType::f32, {parts.count, t.x.shape[1]});
-  const auto op = ctx.note("rmsnorm.backward", {DType::f32},
-                           {9 * double(t.x.count()), double(2 * t.x.bytes() + t.dx.bytes() * (t.into_dx == Gradient::accumulate ? 2 : 1) +
-                                                            2 * t.weight.bytes() + t.rstd.bytes()),
-                            0, {}, {.launches = 2}},
-                           Work::norm, Making::gradients);
+  const auto op = ctx.note(
+      "rmsnorm.backward", {DType::f32},
+      {9 * double(t.x.count()),
+       double(2 * t.x.bytes() + t.dx.bytes() * (t.into_dx == Gradient::accumulate ? 2 : 1) + 2 * t.weight.bytes() + t.rstd.bytes()),
+       0,
+       {},
+       {.launches = 2}},
+      Work::norm, Making::gradients);
   if (ctx.dry()) return;
   ctx.on_gpu() ? beside::call<backward_cuda>(t, parts, sums, ctx) : backward_cpu(t, parts, sums, ctx);
 }

@@ -230,7 +230,7 @@ template <class Family>
 void backward_with(const Problem& p, const Backward& t, Context& ctx) {
   using T = typename Family::template Backward<32>::T;
   Cost cost = cost_here(p, backward_cost(p), ctx.device, 2);  // scores are formed for dQ, and again for dK and dV
-  cost.on_card.launches = 3;  // row sums, dQ, dK with dV
+  cost.on_card.launches = 3;                                  // row sums, dQ, dK with dV
   const auto op = ctx.note(Family::backward_name, p.precision, cost, Work::attention, Making::gradients);
   const auto stream = cuda_stream(ctx.stream);
   if (p.q_shape().count() == 0 || p.k_shape().count() == 0) {
