@@ -211,7 +211,7 @@ class Addresses {
   bool large_ = false;                                               // local memory has grown
   std::vector<Area> areas_;                                          // the oldest first
   std::map<Address, std::uint64_t> spans_, taken_, small_, shared_;  // bytes; parts in a shared page
-  Holes parts_;                                                      // of shared pages
+  Holes parts_;                                                      // parts of shared pages
   std::uint64_t clock_ = 0, pages_ = 0;
 };
 

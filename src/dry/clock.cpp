@@ -370,7 +370,7 @@ class Running {
   std::unordered_map<std::uint32_t, std::vector<Given>> graphs_;
   std::vector<Given> given_, last_;  // in this step; in the last one that captured no graph
   std::vector<std::pair<double, double>> busy_;
-  std::map<std::uint32_t, double> least_;  // of each device
+  std::map<std::uint32_t, double> least_;  // each device's
   StepTime now_;
   bool captures_ = false, settled_ = false;
   std::vector<std::pair<StepTime, bool>> steps_;  // and whether a graph was captured in it
@@ -430,7 +430,7 @@ LaunchWork work_of(const Launch& l, std::string_view name, const Rates& r) {
   };
   // Head dimension, rows and columns of a tile, warps; then the kernel's flags: dropout, causal, …; with parts of the keys: causal, …, in parts.
   const auto traits = numbers_behind(name, "19Flash_kernel_traits");
-  const bool sums = has(name, "flash_bwd_dot_do_o");  // of dO·O; or dQ's FP32 sums become its type: a block has the rows of a tile
+  const bool sums = has(name, "flash_bwd_dot_do_o");  // sums dO·O, else turns dQ's FP32 sums into its type: a block has the rows of a tile
   if (traits.size() > 1 && (sums || has(name, "flash_bwd_convert_dq"))) {
     w.bytes = blocks_of(l) * traits[0] * traits[1] * (sums ? 2 + 2 : 4 + 2);
     w.s = bytes_seconds(r.other, w.bytes, blocks_of(l), r);

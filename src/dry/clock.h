@@ -17,18 +17,18 @@ enum class Part : std::uint8_t { products, attention, kernels, copies, collectiv
 constexpr std::array<const char*, 5> part_names{"products", "attention", "kernels by bytes", "copies", "collectives"};
 
 struct PartTime {
-  double s = 0;      // that work of this part takes, whatever runs beside it
-  double count = 0;  // of launches, copies, calls
+  double s = 0;      // seconds that work of this part takes, whatever runs beside it
+  double count = 0;  // launches, copies, calls
   double flops = 0, bytes = 0;
 };
 
 struct StepTime {
   double s = 0;
   std::array<PartTime, part_names.size()> parts{};
-  double idle_s = 0;       // that the card has nothing to do: it waits for the host
-  double host_s = 0;       // that the host takes to issue the work
-  double least_s = 0;      // that the busiest card's products take at the most flops/s that it has
-  std::int64_t steps = 0;  // whose mean this is
+  double idle_s = 0;       // the card has nothing to do and waits for the host
+  double host_s = 0;       // the host issues the work
+  double least_s = 0;      // the busiest card's products at the card's most flops/s
+  std::int64_t steps = 0;  // this is their mean
 };
 
 // A piece of work as a step gives it to the card.
@@ -44,7 +44,7 @@ struct StepTimed {
   std::optional<StepTime> step{};
   std::string why{};
   double low_s = 0, high_s = 0;   // with a host and a card as fast, and as slow, as they were seen
-  std::vector<WorkTimed> work{};  // of the last of the steps, in the order in which it was given to the card
+  std::vector<WorkTimed> work{};  // the last step's, in the order in which the card was given it
 };
 StepTimed step_time(const Process&, const Rates&);
 

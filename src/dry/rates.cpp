@@ -15,7 +15,7 @@ Rates rates_of_h200() {
   r.source = "measured on an H200";
   r.low = 0.92;
   r.high = 1.15;
-  r.host_low = 0.82;  // of 41 programs; their host took 0.84 to 1.5 times as long in the next minute
+  r.host_low = 0.82;  // from 41 programs; their host took 0.84 to 1.5 times as long in the next minute
   r.host_high = 1.25;
   r.units = 132;
   // Fitted to products of 128 to 16 384 tokens, widths of 256 to 128 256.
@@ -48,7 +48,7 @@ Rates rates_of_h200() {
   r.joining = {1.5 * us, 1 * tera, 1 * tera};
   r.generated = {1.5 * us, 4.4 * tera, 3 * tera};
   r.generated_sums = {2 * us, 7 * tera, 5.4 * tera};
-  r.single_channels = {2 * us, 1.6 * tera, 1.6 * tera};  // of a SegFormer's 3 x 3: 7 to 22 us for 8 to 25 MB, in bf16
+  r.single_channels = {2 * us, 1.6 * tera, 1.6 * tera};  // from a SegFormer's 3 x 3: 7 to 22 us for 8 to 25 MB, in bf16
   r.other = {2.5 * us, 3 * tera, 3 * tera};
   r.cache_bytes = 40e6;
   r.unit_bytes_per_s = 0.05 * tera;

@@ -10,7 +10,7 @@ namespace headroom::dry {
 // sizes of tiles, and split sums into pieces where tiles leave units idle: the best of these counts.
 struct ProductRate {
   double large = 0, middle = 0, small = 0, least = 0;  // flops/s of full waves, by tiles: 256 x 128, 128 x 128, 128 x 64, 64 x 64
-  double start_s = 0, wave_s = 0, split_s = 0;         // of a product, of each wave, of adding the pieces of a sum
+  double start_s = 0, wave_s = 0, split_s = 0;         // for a product, for each wave, for adding the pieces of a sum
   double data = 1, weights = 1;                        // how much longer gradients take: neither side transposed, the right one
   double odd = 1;                                      // how much longer a product takes that has an odd side in memory
   double most = 0;                                     // flops/s that a step's products do not pass; 0: not known
@@ -34,9 +34,9 @@ struct HostRate {
   double function_s = 0, builtin_s = 0;  // called by Python: one of its own functions, one of C
   double operation_s = 0, node_s = 0;    // a call of PyTorch's dispatcher; a node of autograd, with the engine around it
   double block_s = 0;                    // a block of PyTorch's allocator, taken and given back
-  double byte_s = 0;                     // of a tensor of the host: its pages, and random numbers or a copy in them
+  double byte_s = 0;                     // for a tensor of the host: its pages, and random numbers or a copy in them
   double launch_s = 0, generated_s = 0, convolution_s = 0, product_s = 0, attention_s = 0,
-         copy_s = 0;  // of work: the call that gives it to the card
+         copy_s = 0;  // for work: the call that gives it to the card
   double wait_s = 0, graph_s = 0;
 };
 
@@ -49,20 +49,20 @@ struct Rates {
   AttentionRate cudnn, flash, efficient, efficient_single;  // PyTorch's memory-efficient kernels, in FP32 too
   KernelRate pointwise, strided, converting, reducing, norm, norm_backward, norm_weights, softmax, lists, joining, other;
   KernelRate generated, generated_sums;                    // by torch.compile
-  KernelRate single_channels;                              // of convolutions that have one channel in each group
+  KernelRate single_channels;                              // for convolutions with one channel in each group
   double strided_per_s = 0, strided_converting_per_s = 0;  // elements that are not neighbours in memory
-  double long_row_bytes = 0, long_row_bytes_per_s = 0;     // of a softmax whose rows are longer than a block holds
-  double cache_bytes = 0;                                  // that a kernel finds in the second-level cache
-  double unit_bytes_per_s = 0;                             // that one unit moves: a small grid leaves the others idle
+  double long_row_bytes = 0, long_row_bytes_per_s = 0;     // for a softmax whose rows are longer than a block holds
+  double cache_bytes = 0;                                  // what a kernel finds in the second-level cache
+  double unit_bytes_per_s = 0;                             // what one unit moves: a small grid leaves the others idle
   double gap_s = 0;                                        // between two kernels of a stream
-  double link_bytes_per_s = 0;                             // of collectives
+  double link_bytes_per_s = 0;                             // for collectives
   double collective_s = 0;                                 // the least that a collective takes
-  double host_bytes_per_s = 0;                             // of copies to and from the host
+  double host_bytes_per_s = 0;                             // for copies to and from the host
   double host_copy_s = 0;                                  // the least that such a copy takes
   HostRate host;
   // Where a record has no counts of the host: a launch, with the Python and C++ around it; a wait for the card, with what programs do around one.
   double bare_launch_s = 0, bare_wait_s = 0;
-  double bare_low = 1, bare_high = 1;  // of such a host
+  double bare_low = 1, bare_high = 1;  // for such a host
 };
 
 void scale_host(Rates&, double by);  // every time of the host takes so many times as long

@@ -64,7 +64,7 @@ class Process {
   std::string path_;
   FileHead head_{};
   std::shared_ptr<const char> file_;  // mapped, or a copy of what was written
-  const char* begin_ = nullptr;       // of the entries
+  const char* begin_ = nullptr;       // the entries'
   std::uint64_t bytes_ = 0, entries_ = 0;
   bool damaged_ = false;
   std::unordered_map<std::uint32_t, std::string_view> names_;

@@ -247,7 +247,7 @@ struct HostWork {
   static constexpr Kind kind = Kind::host_work;
   std::uint32_t operations, nodes;    // calls of PyTorch's dispatcher; nodes of autograd that ran
   std::uint32_t functions, builtins;  // called by Python: its own functions, and those of C
-  std::uint64_t bytes;                // of memory that PyTorch took for tensors of the host
+  std::uint64_t bytes;                // memory that PyTorch took for tensors of the host
 };
 
 using Payloads = std::tuple<Name, Stack, BlockChange, Driver, Host, Launch, Kernel, Product, Attention, Copy, Collective, EventEntry, Wait,

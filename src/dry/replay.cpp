@@ -182,7 +182,7 @@ class CachingAllocator {
   struct CachedBlock {
     std::uint64_t bytes = 0;
     std::uint32_t stream = 0;
-    std::uint64_t age = 0;                                 // of its segment, where that counts
+    std::uint64_t age = 0;                                 // its segment's, where that counts
     bool is_small = false, taken = false, begins = false;  // begins: a segment
   };
   using Free = std::set<std::tuple<std::uint32_t, std::uint64_t, std::uint64_t, std::uint64_t>>;  // stream, bytes, age, address

@@ -11,7 +11,7 @@ using namespace headroom::dry;
 
 namespace {
 
-enum Attribute { transposed_a = 3, transposed_b = 4, batch_count = 5 };  // of a product; of a layout
+enum Attribute { transposed_a = 3, transposed_b = 4, batch_count = 5 };  // the first two are a product's, the last a layout's
 
 struct ProductOf {
   int compute = -1, scale_type = 0;

@@ -24,7 +24,7 @@ using namespace headroom::dry;
 
 namespace {
 
-enum Type {  // of descriptors
+enum Type {  // types of descriptors
   engine = 2,
   engine_config = 3,
   engine_search = 4,
@@ -99,7 +99,7 @@ struct Work {
   const char* name = "cuDNN graph";
   bool attention = false, workspace_known = false;
   AttentionShape shape;
-  ProductShape product;               // of a convolution
+  ProductShape product;               // a convolution's
   std::vector<std::uint64_t> turned;  // bytes of its tensors whose channels are not innermost: kernels of tensor cores need them so
   std::int64_t workspace_bytes = 0;
 };

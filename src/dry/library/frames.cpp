@@ -24,7 +24,7 @@ T at(const void* base, std::int32_t offset) {
 const void* untagged(const void* p) { return reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(p) & ~std::uintptr_t(7)); }
 
 template <class F>
-F* function(const char* name, const char* library = nullptr) {  // of one that is loaded: Python loads PyTorch's for itself alone
+F* function(const char* name, const char* library = nullptr) {  // a loaded library's: Python loads PyTorch's for itself alone
   void* const from = library ? dlopen(library, RTLD_LAZY | RTLD_NOLOAD) : RTLD_DEFAULT;
   return library && !from ? nullptr : reinterpret_cast<F*>(dlsym(from, name));
 }

@@ -14,7 +14,7 @@ namespace headroom::dry {
 
 struct KernelCode {
   int registers = 32, shared_bytes = 0;
-  int sm = 0;  // of the image that serves the card: 86 for a card of 89; 0: unknown
+  int sm = 0;  // the serving image's: 86 for a card of 89; 0: unknown
   std::vector<std::uint16_t> parameter_bytes;
 };
 

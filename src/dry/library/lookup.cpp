@@ -56,5 +56,5 @@ __attribute__((noinline)) void* answered_here(void* library, const char* name, c
 
 extern "C" __attribute__((visibility("default"))) void* dlsym(void* library, const char* name) {
   if (void* const found = answered_here(library, name, __builtin_return_address(0))) return found;
-  return real_dlsym()(library, name);  // a jump: dlsym looks at who called it
+  return real_dlsym()(library, name);  // a jump: dlsym looks at its caller
 }

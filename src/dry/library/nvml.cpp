@@ -55,7 +55,7 @@ struct ProcessInfo {
   unsigned pid;
   unsigned long long used;
 };
-struct ProcessInfoV2 {  // of the third version of the functions, too
+struct ProcessInfoV2 {  // the third version of the functions has it too
   unsigned pid;
   unsigned long long used;
   unsigned instance, compute_instance;

@@ -13,6 +13,6 @@ struct Use {
   std::int32_t pid;
   std::uint64_t bytes;
 };
-std::vector<Use> uses_of(int card);  // of every process that has something there, this one too
+std::vector<Use> uses_of(int card);  // one for every process that has something there, this one too
 
 }  // namespace headroom::dry

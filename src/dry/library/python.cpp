@@ -86,7 +86,7 @@ struct Known {
   std::uint32_t generation = 0;
   std::unordered_map<void*, Code> codes;  // a reference to each is kept, so that no other gets its address
   std::map<std::vector<std::uint64_t>, std::uint32_t> stacks;
-  std::mutex mutex;  // of a Python without a global lock
+  std::mutex mutex;  // for a Python without a global lock
 };
 
 std::uint32_t name_of(const Python& py, void* code, const char* attribute) {
@@ -156,7 +156,7 @@ struct Seen {
     const void *file_text = nullptr, *function_text = nullptr;
     std::uint32_t file = 0, function = 0;
     bool checkpoint = false, switched = false,
-         own = false;                    // of PyTorch's checkpointing, of its decorators such as no_grad; of the observer
+         own = false;                    // it is PyTorch's checkpointing, or a decorator such as no_grad, or the observer
     std::unordered_map<int, int> lines;  // by instruction
   };
   std::uint32_t generation = 0;

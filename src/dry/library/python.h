@@ -16,7 +16,7 @@ std::uint32_t scope();
 std::uint32_t set_scope(std::uint32_t);
 void set_frames(int most);  // 0: stacks are not read
 
-std::uint32_t number_of_object(const void* object);  // of a module that was called; 0: of none that was seen
+std::uint32_t number_of_object(const void* object);  // a called module's; 0: it was not seen
 void phase_told(std::string_view phase);             // by the observer; "": forward and evaluation are marked here, by what a block shows
 
 void wait_for_place(const BlockChange&);  // within the allocator

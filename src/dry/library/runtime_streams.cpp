@@ -20,7 +20,7 @@ namespace {
 
 struct Captures {
   std::mutex mutex;
-  std::map<std::uint32_t, std::vector<Stream*>> streams;  // that each capture has reached
+  std::map<std::uint32_t, std::vector<Stream*>> streams;  // the streams that each capture has reached
   std::uint32_t last = 0;
 };
 Captures& captures() {

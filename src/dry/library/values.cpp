@@ -34,7 +34,7 @@ struct Part : std::vector<char> {
   bool guess = false;
 };
 
-struct Parts {  // of known memory; they never overlap
+struct Parts {  // pieces of known memory; they never overlap
   std::mutex mutex;
   std::map<Address, Part> bytes;
   std::map<Address, Later> later;
@@ -122,7 +122,7 @@ thread_local Answers* answers = nullptr;
 std::atomic<std::uint64_t> all_reads = 0, all_unknown = 0;
 thread_local Reads own_reads;
 
-thread_local std::array<char, 16> element;  // of what unknown_reads_as said
+thread_local std::array<char, 16> element;  // what unknown_reads_as said
 thread_local std::size_t element_bytes = 0;
 
 Address number(const void* p) { return reinterpret_cast<Address>(p); }

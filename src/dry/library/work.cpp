@@ -36,7 +36,7 @@ Streams& streams() {
   return one;
 }
 
-std::atomic<std::uint64_t> skipped_ns = 0;  // that the host has waited without really waiting
+std::atomic<std::uint64_t> skipped_ns = 0;  // waits of the host that took no time here
 std::atomic<bool> collected = false;        // a collective since the host last waited
 std::atomic<std::uint64_t> given = 0;
 thread_local std::uint32_t launched_into = 0;

@@ -25,7 +25,7 @@ struct Stream {
 Stream& stream_of(StreamHandle);
 Stream* make_stream(int priority);
 StreamHandle handle_of(Stream&);
-std::uint32_t last_stream();  // that the calling thread launched into
+std::uint32_t last_stream();  // the stream that the calling thread launched into
 
 struct Event {
   std::uint32_t number = 0;

@@ -68,7 +68,7 @@ void heard(void* p, std::int64_t bytes, std::size_t allocated, std::size_t reser
 
 using namespace headroom::dry;
 
-#define MEMORY_NAME "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE"  // of PyTorch 2.x
+#define MEMORY_NAME "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE"  // PyTorch 2.x's
 
 extern "C" {
 void headroom_listen_memory(void*, std::int64_t, std::size_t, std::size_t, std::uint16_t) __asm__(MEMORY_NAME);

@@ -15,7 +15,7 @@ namespace HWY_NAMESPACE {
 using headroom::HWY_NAMESPACE::exp_of;
 using headroom::HWY_NAMESPACE::sigmoid;
 
-struct Bent {  // of one x: the function's value and its slope
+struct Bent {  // the function's value and slope at one x
   float value, slope;
 };
 
@@ -27,7 +27,7 @@ struct Silu {
 };
 struct Gelu {
   static Bent at(float x) {
-    const float below = 0.5f * (1 + std::erf(x * 0.70710678f));  // of the normal distribution
+    const float below = 0.5f * (1 + std::erf(x * 0.70710678f));  // the normal distribution below x
     return {x * below, below + x * 0.39894228f * exp_of(-0.5f * x * x)};
   }
 };

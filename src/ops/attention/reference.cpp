@@ -135,7 +135,7 @@ Reference reference(const Problem& p, const Tensor& q, const Tensor& k, const Te
         const auto lse_at = std::size_t((b * p.heads + h) * p.len_q + i);
         r.lse[lse_at] = row.lse;
         double* o = r.o.data() + row_at * dim_v;
-        const auto factor = [&](std::int64_t j) {  // of a probability
+        const auto factor = [&](std::int64_t j) {  // dropout's, for a probability
           if (!dropping) return 1.0;
           const auto draw = dropping->draws.draw(std::uint32_t(b * p.heads + h), std::uint32_t(i), std::uint32_t(j));
           return draw < dropping->dropout.below ? 0.0 : kept;

@@ -9,7 +9,7 @@
 namespace headroom::attention {
 
 struct SymbolProbe {
-  attention::Problem problem;  // like the given one where that matters (mask, type, who equals whom), every size different
+  attention::Problem problem;  // like the given one where that matters (mask, type, which sizes are equal), every size different
   std::vector<Symbol> symbols;
 };
 

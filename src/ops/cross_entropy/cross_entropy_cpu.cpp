@@ -85,7 +85,7 @@ void run_narrow_row(const Rows& t, std::int64_t row, float scale) {
   with_float(t.dlogits.dtype, [&]<class T>() {
     T* d = t.dlogits.as<T>() + row * t.dlogits.stride[0];
     each([&](std::int64_t v, std::int64_t n) {  // d may be x: a piece is read before it is overwritten
-      float slope[most];                        // of the cap
+      float slope[most];                        // the cap's
       if (t.softcap > 0)
         for (std::int64_t i = 0; i < n; ++i) slope[i] = 1 - piece[i] / t.softcap * (piece[i] / t.softcap);
       for (std::int64_t i = 0; i < n; ++i) piece[i] = exp_of(piece[i] - top) * factor;

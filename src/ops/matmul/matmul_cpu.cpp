@@ -16,7 +16,7 @@ namespace headroom::matmul {
 
 namespace {
 
-constexpr std::int64_t panel = 256;  // of k, when operands are widened: three 256² FP32 tiles are 768 KiB, most of an L2
+constexpr std::int64_t panel = 256;  // numbers of k, when operands are widened: three 256² FP32 tiles are 768 KiB, most of an L2
 
 struct Matrix {  // one matrix of a batch
   std::byte* data;
@@ -71,7 +71,7 @@ void sgemm(std::int64_t m, std::int64_t n, std::int64_t k, float alpha, const Ma
 }
 
 template <class T>
-const std::array<float, 256>& wide_values() {  // of all 256 numbers
+const std::array<float, 256>& wide_values() {  // all 256 numbers, widened
   static const auto all = [] {
     std::array<float, 256> values{};
     for (unsigned bits = 0; bits < 256; ++bits) values[bits] = widen(T{std::uint8_t(bits)});
@@ -103,7 +103,7 @@ Matrix widened(const Matrix& from, std::int64_t rows, std::int64_t columns, floa
 // Which tiles of FP32 a worker needs beside the operands' and the sums': of partial sums, and of operands with k fastest.
 int tiles_of(const Product& p) { return p.adder == Adder::hopper ? 6 : p.sums == Sums::two_level ? 4 : 3; }
 
-struct TileOfC {  // of C, and where it begins
+struct TileOfC {  // C's, and where it begins
   std::int64_t i, j, m, n;
 };
 

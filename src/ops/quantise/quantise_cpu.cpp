@@ -20,7 +20,7 @@ namespace headroom::quantise {
 
 constexpr std::int64_t side = scale_block;
 
-struct Strip {  // of rows
+struct Strip {  // a strip of rows
   std::int64_t first, rows;
 };
 

@@ -22,7 +22,7 @@ template <bool keys_along>
 HWY_INLINE void eight_counters(const Draws& draws, std::uint32_t pair, std::uint32_t row, std::uint32_t key, std::uint64_t (*words)[8]) {
   const hn::CappedTag<std::uint64_t, 8> wide;
   [[maybe_unused]] const hn::Repartition<std::uint32_t, decltype(wide)> halves;
-  const auto times = [&](auto x, auto by) HWY_ATTR {  // of their low halves; the high ones are 0
+  const auto times = [&](auto x, auto by) HWY_ATTR {  // multiplies their low halves; the high ones are 0
     if constexpr (hn::MaxLanes(wide) == 1)
       return hn::Mul(x, by);
     else
@@ -74,7 +74,7 @@ void fill_factors(const Dropping& dropping, std::int64_t pair, const Cells& c, f
   const std::uint32_t below = dropping.dropout.below;
   for (std::int64_t row16 = c.row_begin / 16 * 16; row16 < c.row_end; row16 += 16)
     for (std::int64_t key32 = c.key_begin / 32 * 32; key32 < c.key_end; key32 += 32)
-      for (std::int64_t i = 0; i < 8; ++i) {  // of the eight that lie across
+      for (std::int64_t i = 0; i < 8; ++i) {  // the eight that lie across
         eight_counters<keys_along>(dropping.draws, std::uint32_t(pair), std::uint32_t(keys_along ? row16 + i : row16),
                                    std::uint32_t(keys_along ? key32 : key32 + i), words);
         for (std::int64_t half = 0; half < 2; ++half)

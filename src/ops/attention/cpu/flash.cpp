@@ -1,4 +1,4 @@
-// flash — no N² memory: tiles with an online softmax forward; backward recomputes P from LSE. This file plans: scratch, and who does what.
+// flash — no N² memory: tiles with an online softmax forward; backward recomputes P from LSE. This file plans: scratch, and which worker does what.
 //
 // Forward: one piece per tile of queries of a head, those with the most keys first.
 // Backward: Δ row by row; then one piece per chunk of keys of a key head, which walks its strips in order and adds to dQ in order; then
@@ -20,7 +20,7 @@ namespace {
 
 using namespace flash_cpu;
 
-constexpr std::int64_t pieces_wanted = 16;  // of backward; heads give them where there are enough, chunks of keys otherwise
+constexpr std::int64_t pieces_wanted = 16;  // for backward; heads give them where there are enough, chunks of keys otherwise
 
 struct Chunks {
   std::int64_t count, keys;  // keys of one, a multiple of a strip
@@ -40,7 +40,7 @@ T* row_of(const Tensor& t, std::int64_t b, std::int64_t row, std::int64_t head) 
 struct QueryRow {
   std::int64_t b, head, row;
 };
-QueryRow query_row(const Problem& p, std::int64_t at) {  // of [batch, heads, len_q]
+QueryRow query_row(const Problem& p, std::int64_t at) {  // at: in [batch, heads, len_q]
   return {at / (p.heads * p.len_q), at / p.len_q % p.heads, at % p.len_q};
 }
 constexpr std::int64_t rows_per_piece = 64;
@@ -141,7 +141,7 @@ void flash_backward(const Problem& p, const Backward& t, Context& ctx) {
       for (auto at = piece * rows_per_piece; at < std::min((piece + 1) * rows_per_piece, p.lse_shape().count()); ++at) {
         const auto [b, head, row] = query_row(p, at);
         const Band band = band_of(p, lists, b);
-        float* sum = nullptr;  // of the chunks so far, in the first one's part
+        float* sum = nullptr;  // the chunks' so far, in the first one's part
         for (std::int64_t c = 0; c < chunks.count; ++c) {
           if (!adds_to(c, band, row)) continue;
           float* const more = row_of<float>(part(c), b, row, head);

@@ -1,4 +1,4 @@
-// flash on the CPU, between its planner (flash.cpp: scratch and who does what) and its kernels (flash_forward.cpp and
+// flash on the CPU, between its planner (flash.cpp: scratch and which worker does what) and its kernels (flash_forward.cpp and
 // flash_backward.cpp: one compiled body per instruction set, the best one taken at run time). Nobody else includes this.
 #pragma once
 #include "base/divide.h"
@@ -31,7 +31,7 @@ inline Rows rows_of(const Tensor& t, std::int64_t b, std::int64_t head) {
 struct ForwardTile {  // query rows [row, row + queries_per_tile) of one head
   const Problem& problem;
   const Forward& tensors;
-  const Band& band;          // of row b of the batch
+  const Band& band;          // for row b of the batch
   const Dropping* dropping;  // null: the problem has no dropout
   std::int64_t b, head, row;
   float* scratch;  // forward_scratch(…) floats, 64-byte aligned

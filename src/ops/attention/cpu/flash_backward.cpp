@@ -40,7 +40,7 @@ struct BackwardScratch {
   }
 };
 
-struct Slopes {  // of a score by the product that it is made from
+struct Slopes {  // derivatives of a score by the product that it is made from
   float scale, cap_log2;
 };
 

@@ -182,7 +182,7 @@ void forward_tile_of(const ForwardTile& t) {
       const bool seen_by_all = band.first(bottom) <= key0 + begin && band.last(row) >= key0 + end;
       if (!seen_by_all) mask_scores(band, row, key0, begin, end, x.s);
       softmax_scores(begin, end, dim_v, x.s, x.top + block * block_width, x.sum + block * block_width, ot);
-      if (t.dropping) {  // of what the sum has seen; what is left grows by dropout's factor at the end
+      if (t.dropping) {  // drops what the sum has seen; what is left grows by dropout's factor at the end
         fill_factors<false>(*t.dropping, t.b * p.heads + t.head, {row, row + block_width, key0 + begin, key0 + end}, 1,
                             x.kept + begin * block_width, block_width);
         for (auto at = begin * block_width; at < end * block_width; at += lanes)

@@ -43,7 +43,7 @@ Tensor scores_of_group(const Tensor& t, std::int64_t group, std::int64_t g) {  /
 }
 
 template <class T>
-T* row_of(const Tensor& t, std::int64_t b, std::int64_t row, std::int64_t head) {  // of a [batch, len, heads, dim] tensor
+T* row_of(const Tensor& t, std::int64_t b, std::int64_t row, std::int64_t head) {  // t is [batch, len, heads, dim]
   return t.as<T>() + b * t.stride[0] + row * t.stride[1] + head * t.stride[2];
 }
 

@@ -24,7 +24,7 @@ using Vec = hn::Vec<Floats>;
 constexpr Floats floats{};
 constexpr int lanes = int(hn::MaxLanes(floats));
 
-constexpr int block_vectors = 2;                    // of a block's width
+constexpr int block_vectors = 2;                    // vectors in a block's width
 constexpr int block_width = block_vectors * lanes;  // queries in forward, keys in backward
 constexpr int register_rows = lanes >= 16 ? 8 : 4;
 

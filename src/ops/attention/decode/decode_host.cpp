@@ -31,7 +31,7 @@ int dim_of(const Problem& p) {
   const std::int64_t dim = std::max(p.head_dim, p.value_dim());
   return dim <= 64 ? 64 : dim <= 128 ? 128 : 256;
 }
-std::int64_t keys_of(const Problem& p) {  // that any row of a sequence sees, at most
+std::int64_t keys_of(const Problem& p) {  // the most that any row of a sequence sees
   if (p.documents != 0) return p.len_k;
   const Band band = p.band();
   return std::max<std::int64_t>(band.last(p.len_q - 1) - band.first(0), 0);
@@ -94,7 +94,7 @@ constexpr double sixteen_together = 1.35;
 // The deal that takes least. Every cluster walks as many whole units, or as many parts of units, or units are cut anywhere and all clusters that run at once
 // walk as far.
 Clusters deal_of(const Problem& p, const Device& device, std::int64_t units) {
-  constexpr int kept_by_cuda = 1024;  // of shared memory, a block
+  constexpr int kept_by_cuda = 1024;  // bytes of shared memory of each block
   const Architecture& card = measured();
   const double rate = card.cache_read_bytes_per_us / card.clusters_of_units;  // bytes a µs and multiprocessor
   const BlockSizes sizes = sizes_of(p);
@@ -159,7 +159,7 @@ bool boxes_reach(const Tensor& t) {
   return true;
 }
 
-std::uint64_t next_number() {  // of a launch; never 0
+std::uint64_t next_number() {  // a launch's; never 0
   static std::atomic<std::uint64_t> launches{0};
   const std::uint64_t number = Random{.seed = 0x6465636f6465}.bits(launches++);
   return number ? number : 1;

@@ -125,7 +125,7 @@ void plain_cuda_backward(const Problem& p, const Backward& t, Context& ctx) {
   const Tensor ds = dtype == DType::f32 ? dp : ctx.arena.make("ds", dtype, scores);
   const bool adds_up = p.group() > 1 && dtype != DType::f32;  // several roundings would be one too many
   const Shape widest = p.value_dim() > p.head_dim ? p.v_shape() : p.k_shape();
-  const Tensor sum = adds_up ? ctx.arena.make("dk_sum", DType::f32, widest) : Tensor();  // of dV, then of dK
+  const Tensor sum = adds_up ? ctx.arena.make("dk_sum", DType::f32, widest) : Tensor();  // dV's, then dK's
   const Tensor s = p.softcap != 0 ? ctx.arena.make("s", DType::f32, scores) : Tensor();  // formed again: P does not tell the cap's slope
   const Tensor delta = t.dsink ? ctx.arena.make("delta", DType::f32, p.lse_shape()) : Tensor();
   const Tensor workspace = ctx.arena.make("cublas_workspace", DType::u8, {std::int64_t(blas::workspace_bytes)});

@@ -19,7 +19,7 @@ namespace {
 using Doubles = std::vector<double>;
 constexpr double affordable_flops = 2e9;  // spent on more heads when one costs less
 constexpr std::int64_t kept = 64;
-constexpr double matmul_unit_of_8_bits = 0x1p-13;  // of Hopper's sums: ops/matmul/hopper_adder.h
+constexpr double matmul_unit_of_8_bits = 0x1p-13;  // Hopper's sums: ops/matmul/hopper_adder.h
 
 double unit_roundoff(DType t) { return t == DType::bf16 ? 0x1p-9 : t == DType::f16 ? 0x1p-12 : size_of(t) == 1 ? 0x1p-4 : 0x1p-24; }
 
@@ -164,7 +164,7 @@ struct SampledOracle::Work::Asked {
   Doubles keys(const Tensor& t, std::int64_t batch, std::int64_t head) const {
     return eight_bits() ? scaled(read(t, batch, head), with.k_scale, batch, head) : in_pages(t, batch, head);
   }
-  Doubles in_pages(const Tensor& t, std::int64_t batch, std::int64_t head) const {  // of one head, wherever its pages lie
+  Doubles in_pages(const Tensor& t, std::int64_t batch, std::int64_t head) const {  // one head's, wherever its pages lie
     if (problem.page == 0) return read(t, batch, head);
     Doubles all;
     for (std::int64_t n = 0; n < problem.pages_of_sequence(); ++n) {

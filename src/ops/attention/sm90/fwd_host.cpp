@@ -178,7 +178,7 @@ void forward_between(const Problem& p, const Forward& t, Context& ctx) {
   const auto partition = partition_for<Forward128<T>>(p, ctx);
   const std::int64_t dim = std::max(p.head_dim, p.value_dim());
   if (dim > 96 || partition.way != Way::whole) return forward_with<Forward128<T>>(p, t, partition, ctx);
-  const std::int64_t keys = p.band().reach == Reach::all ? p.len_k : p.len_k / 2;  // that a row sees
+  const std::int64_t keys = p.band().reach == Reach::all ? p.len_k : p.len_k / 2;  // what a row sees
   if (keys <= 2048) return dim > 80 ? forward_by<Forward96Short<T>>(p, t, {}, ctx) : forward_by<Forward80Short<T>>(p, t, {}, ctx);
   return dim > 80 ? forward_by<Forward96<T>>(p, t, {}, ctx) : forward_by<Forward80<T>>(p, t, {}, ctx);
 }
