@@ -39,7 +39,7 @@ inline void expect_within(const char* name, const Case& c, const std::vector<dou
       << name << " of " << in_words(c) << "; the worst honest kernel's error is " << honest_error;
 }
 
-struct Expected {  // of one case's inputs, whoever computes it
+struct Expected {  // what one case's inputs give, by any variant
   Reference exact;
   std::vector<Textbook> honest;
   bool rounds_p = false;

@@ -18,7 +18,7 @@ namespace headroom::attention::fp8_cases {
 
 struct Fp8Case {
   Problem problem;
-  float size = 1;            // of normal Q and K; V is normal
+  float size = 1;            // factor of normal Q and K; V is normal
   DType from = DType::bf16;  // what is quantised
   bool padded = false;       // rows lie apart
   std::uint64_t seed = 1;

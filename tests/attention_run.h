@@ -12,7 +12,7 @@ inline bool serves(const Variant& v, const Problem& p) {
 }
 inline bool serves_forward(const Variant& v, const Problem& p) { return v.supports(p, cpu, Pass::forward).ok; }
 
-struct Views {  // of a case's tensors, wherever they lie
+struct Views {  // views of a case's tensors, wherever they lie
   Tensor q, k, v, d_o, dlse, o, lse, dq, dk, dv;
   Extras with = {};
   Tensor dsink = {};

@@ -32,7 +32,7 @@ struct Case {
   float reach = 0;                            // Values::huge: how large scores become
   std::vector<int> docs_q = {}, docs_k = {};  // lengths of documents; row b of the batch has them rotated by b
   std::vector<int> cached = {};               // one document: how many keys each row of the batch has; empty: as docs_k says
-  std::vector<float> sinks = {};              // of heads, in turn; none: normal
+  std::vector<float> sinks = {};              // one for each head, in turn; none: normal
 };
 
 // The same problem with documents: their lengths make the rows' length, `spare` positions more belong to none.
@@ -102,7 +102,7 @@ class Guarded {
     return out;
   }
   bool guards_intact() {              // every byte that is no element is still 0xff
-    if (bytes_.empty()) return true;  // of a problem that has no such tensor
+    if (bytes_.empty()) return true;  // the problem has no such tensor
     const auto size = std::int64_t(size_of(view_.dtype));
     std::vector<std::byte> rest = bytes_;
     each([&](std::int64_t, std::int64_t offset) { std::fill_n(rest.begin() + (offset + band) * size, size, std::byte{0xff}); });
@@ -115,10 +115,10 @@ class Guarded {
   std::vector<std::byte> bytes_;
 };
 
-struct Tensors {  // of one case; outputs are poisoned
+struct Tensors {  // one case's; outputs are poisoned
   Guarded q, k, v, d_o, dlse, o, lse, dq, dk, dv;
-  Guarded sink, dsink, cu_q, cu_k, pages, random;  // of problems that have them
-  std::uint64_t seed = 0, offset = 0;              // of dropout, where `random` is not there
+  Guarded sink, dsink, cu_q, cu_k, pages, random;  // for problems that have them
+  std::uint64_t seed = 0, offset = 0;              // dropout's, where `random` is not there
 
   std::vector<Guarded*> all() { return {&q, &k, &v, &d_o, &dlse, &o, &lse, &dq, &dk, &dv, &sink, &dsink, &cu_q, &cu_k, &pages, &random}; }
   void drop_by(std::uint64_t its_seed, std::uint64_t its_offset, bool in_memory) {

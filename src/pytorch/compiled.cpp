@@ -235,7 +235,7 @@ void Compiled::backward_in_model(Kept& k, const BlockParameters& p, Work& work, 
   grad(Weight::up);
   k.h2 = {}, drop(Weight::gate);
   grad(Weight::gate);
-  k.up = {};  // of the block before it serves on; one of them at a time
+  k.up = {};  // one block's at a time: the next block reuses it
   grad(Weight::norm2);
   k.middle = {}, k.r2 = {};
   if (last && s_.casts) work.head_matrix = tensor("gradient of a matrix", s_.low, of(p, Weight::o).value.shape);

@@ -106,7 +106,7 @@ class Eager : public Engine {
   Value with_sinks(const std::string& name, const Value& x,
                    const Parameter& sinks);  // one more column of scores, the same in every row of a head
   Value without_sinks(const Value& x);       // a view
-  Value summed_experts(const std::string& name, const Value& x, Shape to, Visit);  // of a token
+  Value summed_experts(const std::string& name, const Value& x, Shape to, Visit);  // adds up a token's experts
 
  private:
   Value powered(const std::string& name, const Value& x, const char* lower,

@@ -42,7 +42,7 @@ Value Eager::gathered(const std::string& name, const Value& x, Shape to, Value i
   return record(name, out, {x}, [this, index = index.saved(), type = x.dtype, shape = x.shape, name = full(name)](const Value& g) {
     const Value given = g.layout == Layout::broadcast ? make("d(" + name + ") written out", g.dtype, g.shape) : Value{};
     const Value d = make("d(" + name + ") put back", type, shape);
-    std::array<Value, 4> indices;  // of rows, in one dimension; sorted; where each was; and what sorting takes
+    std::array<Value, 4> indices;  // rows, in one dimension; sorted; where each was; what sorting takes
     for (Value& one : indices) one = make("indices, being sorted", DType::i64, index.shape);
     ran(Kernel::pointwise, d);
     ran(Kernel::other, given ? given : g, d, index);

@@ -176,7 +176,7 @@ struct LanguageModel {
   bool norms_after = false;       // Gemma 2's and 3's
   bool capped_scores = false, capped_logits = false;
   std::vector<std::int64_t> windows{};             // one for each block of Gemma; 0: it has none
-  std::int64_t experts = 0, experts_of_token = 0;  // of each block; ffn is the width of one
+  std::int64_t experts = 0, experts_of_token = 0;  // each block's; ffn is the width of one
   bool routing_in_fp32 = false;                    // experts are weighted in FP32 (Mixtral), or in the router's type
   Precision precision;                             // fp32 and tf32 without autocast, bf16 and fp16 with it
   bool fused_attention = false;

@@ -25,7 +25,7 @@ struct BlockWeights {
   // Of experts: [experts, 2 · ffn, width] and [experts, width, ffn].
   Matrix router;
   Parameter experts_up, experts_down, experts_up_bias, experts_down_bias;
-  Parameter sinks;  // of gpt-oss, one for each head
+  Parameter sinks;  // gpt-oss's, one for each head
 };
 
 // FSDP2's group of parameters: sharded in FP32, gathered in the compute type.

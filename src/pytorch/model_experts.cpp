@@ -40,7 +40,7 @@ Value Model::norm_of_transformers(const std::string& name, const Value& x, const
 }
 
 Value Model::experts_of(const BlockWeights& w, const Value& h, Eager::Visit pass) {
-  const std::int64_t pairs = m.batch * m.len * m.experts_of_token;  // of a token and one of its experts
+  const std::int64_t pairs = m.batch * m.len * m.experts_of_token;  // pairs of a token and one of its experts
   const Value logits = product("router", h, w.router);
   Value weights;
   {

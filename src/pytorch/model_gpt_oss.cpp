@@ -89,7 +89,7 @@ Value Model::attend_of_gpt_oss(const BlockWeights& w, const Value& x) {
 }
 
 Value Model::experts_of_gpt_oss(const BlockWeights& w, const Value& h, Eager::Visit pass) {
-  const std::int64_t pairs = m.batch * m.len * m.experts_of_token;  // of a token and one of its experts
+  const std::int64_t pairs = m.batch * m.len * m.experts_of_token;  // pairs of a token and one of its experts
   const Value logits = product("router", h, w.router);
   const Value weights = torch.softmax("weights of experts", torch.best("routing's best", logits, m.experts_of_token));
   const Value sorted = torch.make("experts of pairs, sorted", DType::i64, {pairs}),

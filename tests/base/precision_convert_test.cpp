@@ -37,7 +37,7 @@ struct Oracle {
     if (std::isinf(x)) return past;
     const auto above = std::lower_bound(values.begin(), values.end(), x);
     if (above != values.end() && *above == x) return x;
-    const std::size_t code = std::size_t(above - values.begin());  // of the upper neighbour; at least 1, as 0 is a value
+    const std::size_t code = std::size_t(above - values.begin());  // the upper neighbour's; at least 1, as 0 is a value
     const double high = above == values.end() ? beyond : *above, low = values[code - 1];
     const double middle = (low + high) / 2;
     const bool up = x > middle || (x == middle && code % 2 == 0);

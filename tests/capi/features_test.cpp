@@ -194,7 +194,7 @@ TEST(CFeatures, AWrongListIsAnsweredInOneLine) {
   good.run();
 
   Asking backward = good;
-  backward.backward.dsink = {};  // nobody wants it
+  backward.backward.dsink = {};  // not asked for
   EXPECT_EQ(headroom_attention_backward(context.get(), &backward.problem, &backward.backward), HEADROOM_OK) << said();
   backward.backward.dsink = c_view(x.sink.view());
   EXPECT_EQ(headroom_attention_backward(context.get(), &backward.problem, &backward.backward), HEADROOM_BAD_ARGUMENT);
@@ -353,7 +353,7 @@ TEST(CStructs, ArgumentsOfTheHeaderBeforeGoOn) {  // it had no field behind `str
   auto p = call.problem;
   auto f = call.forward_arguments();
   auto b = call.backward_arguments();
-  const auto older = [](auto& s, std::size_t known) {  // what lies behind is somebody else's
+  const auto older = [](auto& s, std::size_t known) {  // the bytes behind belong to something else
     std::memset(reinterpret_cast<char*>(&s) + known, 0x5a, sizeof s - known);
     s.struct_size = std::uint32_t(known);
   };

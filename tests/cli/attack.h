@@ -1,5 +1,5 @@
 // Attack — runs the program on what it should refuse. Not what the answer is: that there is one, in one line and one of four codes, that
-// nobody's file is touched and nothing stays behind.
+// no other file is touched and nothing stays behind.
 #pragma once
 #include <fcntl.h>
 #include <sys/stat.h>

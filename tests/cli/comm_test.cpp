@@ -1,4 +1,4 @@
-// Ranks as the program starts them: one table, one voice, and an end that reaches everybody.
+// Ranks as the program starts them: one table, one voice, and an end that reaches every rank.
 #include <signal.h>
 
 #include <chrono>

@@ -48,7 +48,7 @@ TEST_F(Completion, KnowsEveryCommandTopicAndOptionOfHelp) {
   ASSERT_GE(options.size(), 70u);
   ASSERT_TRUE(words.contains("accumulate") && options.contains("--recompute"));
   for (const char* shell : {"bash", "zsh", "fish", "man"}) {
-    const std::string all = std::regex_replace(words_of(shell), std::regex(R"(\\-)"), "-");  // of troff
+    const std::string all = std::regex_replace(words_of(shell), std::regex(R"(\\-)"), "-");  // troff's hyphens
     for (const std::string& word : words) EXPECT_NE(all.find(word), std::string::npos) << shell << " lacks " << word;
     for (const std::string& option : options) {
       const std::string written = shell == std::string("fish") ? " -l " + option.substr(2) + " " : option;

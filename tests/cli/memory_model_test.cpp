@@ -146,7 +146,7 @@ TEST_F(ModelProgram, LearnedPositionsEndALength) {
     refused(command + model + " --len 1025", 2, "len is 1025, and model gpt2 has 1024 learned positions");
 }
 
-// Where nothing is said: bf16 and flash attention on a GPU, FP32 on a CPU; the machine is the same whoever's step it is.
+// Where nothing is said: bf16 and flash attention on a GPU, FP32 on a CPU; the machine is the same for our step and for PyTorch's.
 TEST_F(ModelProgram, WhatIsNotSaidIsUsual) {
   const auto row = [&](const std::string& more) { return answer("memory model --len 32 " + more + small_model)["rows"][0]; };
   EXPECT_EQ(row("--device h100")["precision"], "bf16");
@@ -312,7 +312,7 @@ TEST_F(ModelProgram, MemoryOfOneOfSeveralRanks) {
   refused("memory model --device cpu --ranks 2 --measure", 2, "headroom step --ranks 2");
 }
 
-// What a card or a width is not served with is not advised, and refused only to whoever asks for it.
+// What a card or a width is not served with is not advised, and refused only where it is asked for.
 TEST_F(ModelProgram, GradientsThatAreNeverHeldAreAdvisedWhereTheyAreServed) {
   const std::string
       model = "memory model --layers 6 --width 512 --vocab 512 --batch 1 --len 128 --precision bf16 --masters halves --update during ",

@@ -114,7 +114,7 @@ TEST_F(ModelProgram, WhatDoesNotFitIsCodeThree) {
   answer("memory model --device h100 --memory 0.7 --len 16" + small_model, 3);
   answer("memory model --device h100 --memory 1.7 --len 16" + small_model, 0);
   answer("memory model --as pytorch --device h200 --memory 1 --len 16" + small_model, 0);
-  answer("memory model --as pytorch --memory 1.7 --len 16" + small_model, 0);  // of no card with a name: what is beside is a reserve
+  answer("memory model --as pytorch --memory 1.7 --len 16" + small_model, 0);  // no card is named: a reserve is counted beside
   answer("memory model --as pytorch --memory 0.3 --len 16" + small_model, 3);
   const Json attention = answer("memory attention --len 65536 --variant plain --memory 1", 3);
   EXPECT_EQ(attention["rows"][0]["status"], "oom");

@@ -94,7 +94,7 @@ class Program : public testing::Test {
   }
   std::string at(const std::string& name) const { return (folder_ / name).string(); }
   void put(const std::string& name, const std::string& text) const { std::ofstream(folder_ / name, std::ios::binary) << text; }
-  std::vector<std::string> names() const {  // of the files in its folder, but for those of the harness
+  std::vector<std::string> names() const {  // names of the files in its folder, but for the harness's
     std::vector<std::string> all;
     for (const auto& e : fs::directory_iterator(folder_))
       if (const auto name = e.path().filename().string(); name != "out" && name != "err" && name != "line.sh") all.push_back(name);

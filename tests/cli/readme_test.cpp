@@ -36,7 +36,7 @@ TEST_F(Readme, AForecastHasTheNamesThatItShows) {
     std::smatch m;
     const bool value = std::regex_search(line, m, std::regex("^  ([a-z_]+)  +"));
     const bool title = !line.empty() && !std::regex_search(line, std::regex("[0-9█▏▎▍▌▋▊▉…]")) && line.find("line ") == std::string::npos;
-    if ((!value && !title) || m.str(1) == "line" || m.str(1) == "ms") continue;  // that program has no lines and launches nothing
+    if ((!value && !title) || m.str(1) == "line" || m.str(1) == "ms") continue;  // this program has no lines and launches nothing
     const std::string name = title ? words_of(line) : "\n " + m.str(1) + " ";
     EXPECT_NE(all.find(name), std::string::npos) << "README is stale: " << line << "\n" << printed;
     ++names;

@@ -10,7 +10,7 @@
 namespace headroom::dist {
 namespace {
 
-int memory_of(int rank) {  // that holds the rank's number
+int memory_of(int rank) {  // memory that holds the rank's number
   const int fd = ::memfd_create("of a rank", MFD_CLOEXEC);
   EXPECT_EQ(::write(fd, &rank, sizeof rank), ssize_t(sizeof rank));
   return fd;

@@ -1,4 +1,4 @@
-// A libnccl that joins nobody: what is refused of one can be tested without a card. FAKE_VERSION: 21801 is 2.18.1; FAKE_MUTE: it does not
+// A libnccl that joins no ranks: what is refused of one can be tested without a card. FAKE_VERSION: 21801 is 2.18.1; FAKE_MUTE: it does not
 // say its version; FAKE_LACKING: it is 2.28.9, and a function is missing that every version has.
 #ifdef FAKE_LACKING
 #define FAKE_VERSION 22809

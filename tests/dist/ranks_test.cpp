@@ -118,7 +118,7 @@ TEST(Seat, ABatchScriptIsNoRank) {  // SLURM sets these in a script of sbatch --
   const Variables shell = with({{"SLURM_STEP_NUM_TASKS", "1"}}, slurm);  // srun --pty bash
   EXPECT_EQ(seat(shell).ranks, 1);
   EXPECT_EQ(seat({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"}}, {-1, 3}).ranks, 3);
-  EXPECT_EQ(seat({{"RANK", "3"}}).ranks, 1);  // anybody's variable
+  EXPECT_EQ(seat({{"RANK", "3"}}).ranks, 1);  // a variable that any program may set
 }
 
 TEST(Seat, ARankThatRankZeroStartedKnowsIt) {
@@ -140,7 +140,7 @@ TEST(Seat, ContradictionsAreSaid) {
   EXPECT_TRUE(seat(far).address.host.empty());  // MPI is asked
   far["MASTER_ADDR"] = "node1", far["MASTER_PORT"] = "4000";
   EXPECT_EQ(seat(far).address.text(), "node1:4000");
-  for (const char* port : {"0", "65536", "99999"})  // a port beyond the last would be another one, where nobody comes
+  for (const char* port : {"0", "65536", "99999"})  // a port beyond the last would be another one, where no rank comes
     EXPECT_EQ(refusal({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "node1"}, {"MASTER_PORT", port}}),
               fmt::format("MASTER_PORT: '{}' is not a whole number from 1 to 65535", port));
   EXPECT_EQ(refusal({{"RANK", "1"}, {"WORLD_SIZE", "4"}}),

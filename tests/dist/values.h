@@ -8,7 +8,7 @@
 namespace headroom::dist {
 
 template <class T>
-T value_of(int rank, std::int64_t i) {  // of both signs and of sizes that round
+T value_of(int rank, std::int64_t i) {  // both signs, and sizes that round
   const auto u = std::uint32_t(rank * 2654435761u + std::uint32_t(i) * 40503u);
   return narrow<T>((float(u % 20011) - 10005.f) / float(1 + u % 977));
 }

@@ -79,7 +79,7 @@ TEST_F(Clockwork, WhatComesAfterEnoughStepsIsNotTimed) {
   const auto body = [&] { kernel(30'000); };
   const StepTimed short_run = timed(body);
   w.mark("settled", "enough", 0);
-  const StepTimed whole = timed([&] { kernel(500'000); });  // of both
+  const StepTimed whole = timed([&] { kernel(500'000); });  // the time of both
   EXPECT_EQ(whole.step->steps, short_run.step->steps);
   EXPECT_EQ(us(whole), us(short_run));
 }

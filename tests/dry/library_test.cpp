@@ -217,7 +217,7 @@ TEST_F(DryLibrary, RanksExchangeSmallValues) {
 
 TEST_F(DryLibrary, ProcessesOnOneCardShareIt) {
   EXPECT_EQ(run("shared_card"), (Numbers{1000, 464, 1, 1, 1}));
-  std::uint64_t most = 0;  // of the card, by both: 512 and 100 MiB, and a context
+  std::uint64_t most = 0;  // bytes of the card, by both: 512 and 100 MiB, and a context
   for (const auto& d : recorded<dry::Driver>()) most = std::max(most, d.used + d.others);
   EXPECT_EQ(most, std::uint64_t(700 + 100) << 20) << "and the child's is given back before the parent takes 700";
   std::uint64_t beside = 0;

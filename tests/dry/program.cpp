@@ -117,7 +117,7 @@ void values() {
   print(read(p + 64));
   call("cudaMemsetAsync", static_cast<void*>(p), 0xff, std::size_t(4), static_cast<void*>(nullptr));
   print(read(p));         // half of it is overwritten
-  print(read(p + 4096));  // nobody knows
+  print(read(p + 4096));  // not known
   const long long told = 7;
   call("headroom_dry_know", static_cast<void*>(p + 4096), sizeof told, static_cast<const void*>(&told));
   print(read(p + 4096));

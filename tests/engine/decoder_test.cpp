@@ -391,7 +391,7 @@ TEST(Decoder, RefusesWhatItDoesNotKnowByName) {
   const std::string gpt2 = R"({"model_type":"gpt2","n_embd":64,"n_layer":1,"n_head":4,)";
   expect_refused(gpt2 + R"("activation_function":"gleu"})", "gleu");
   expect_refused(llama + R"("num_attention_heads":4,"layer_types":["full","full"]})", "is not known of llama");
-  // What is known and not counted is another thing than what nobody knows.
+  // What is known and not counted is another thing than what is not known.
   expect_refused(gpt2 + R"("add_cross_attention":true})", "a decoder alone is counted", Code::unsupported);
   expect_refused(R"({"model_type":"phi3","vocab_size":100,"hidden_size":64,"intermediate_size":128,"num_hidden_layers":2,
     "num_attention_heads":4,"attention_bias":true})",

@@ -159,7 +159,7 @@ TEST(Forecast, TakesLessThan50MillisecondsForAnyModel) {
       R"({"model_type": "llama", "hidden_size": 16384, "intermediate_size": 53248, "num_attention_heads": 128, "num_hidden_layers": 126,
     "num_key_value_heads": 8, "vocab_size": 128256})",
       "405B");
-  const auto ms = [] {  // of this thread's processor: the machine may be busy with something else
+  const auto ms = [] {  // this thread's processor time: the machine may be busy with something else
     timespec t{};
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return double(t.tv_sec) * 1e3 + double(t.tv_nsec) * 1e-6;

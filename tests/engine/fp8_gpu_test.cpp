@@ -53,7 +53,7 @@ void expect_near_the_cpus(const Recipe& r) {
   exactly.precision = {}, exactly.scales = {};
   const Passed exact = pass(exactly, {}), cpu = pass(r, {}), card = pass(r, cuda_device(0));
   const auto table = param_table(r.model);
-  constexpr double of_formats = 2.5e-3;  // of a loss: RMS of the CPU's own error over dense_models, the largest 3.7e-3
+  constexpr double of_formats = 2.5e-3;  // a loss's: RMS of the CPU's own error over dense_models, the largest 3.7e-3
   EXPECT_NEAR(card.loss, exact.loss, 2 * of_formats * exact.loss);
   for (std::size_t i = 0; i < table.size(); ++i) {
     const double honest = size_of_error(exact.gradients[i], cpu.gradients[i]);

@@ -169,7 +169,7 @@ TEST(Models, TheHubsCacheIsRead) {
   std::filesystem::remove_all(hub);
 }
 
-// Zero heads were divided by once, before anybody asked whether there are any.
+// Zero heads were divided by once, before a check whether there are any.
 TEST(Models, EveryNumberOfAFileIsLookedAtBeforeItIsUsed) {
   const auto whole = nlohmann::json::parse(
       R"({"vocab": 10, "width": 8, "layers": 1, "heads": 2, "kv_heads": 2, "head_dim": 4, "ffn": 8, "rope_theta": 1e4, "norm_eps": 1e-5})");

@@ -56,7 +56,7 @@ struct Course {
   bool split_tokens = false;
 };
 
-// Two steps and a checkpoint between them. What was called, if nobody was killed.
+// Two steps and a checkpoint between them. What was called, if no rank was killed.
 inline std::string run(const Course& course, int rank, int ranks, const dist::Address& at, const std::string& deadly,
                        const std::string& folder) {
   dist::Rendezvous meeting(dist::coming(rank, ranks, at));
@@ -79,7 +79,7 @@ inline std::string run(const Course& course, int rank, int ranks, const dist::Ad
   return all;
 }
 
-inline std::size_t segments() {  // of ours: others may come and go meanwhile
+inline std::size_t segments() {  // our segments: others may come and go meanwhile
   std::size_t n = 0;
   for (const auto& e : fs::directory_iterator("/dev/shm")) n += e.path().filename().string().find("headroom") != std::string::npos;
   return n;

@@ -86,7 +86,7 @@ TEST(Save, WhatTheDiskRefusesIsCalledByItsName) {
   const std::string file = folder.path + "/model.safetensors";
   fs::create_symlink("/dev/full", file);
   try {
-    errno = ENOENT;  // of some call before
+    errno = ENOENT;  // an earlier call's
     write_safetensors(file, {}, {});
     FAIL() << "it was never on a disk";
   } catch (const Error& e) { EXPECT_NE(std::string(e.what()).find("No space left on device"), std::string::npos) << e.what(); }

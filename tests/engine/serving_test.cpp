@@ -23,8 +23,8 @@ Decoder published(const char* name) {
 
 struct Held {
   std::uint64_t weights = 0, cache = 0, peak = 0;
-  double link_bytes = 0, bytes = 0, flops = 0;  // of the walk
-  Cost attention;                               // of the last layer's
+  double link_bytes = 0, bytes = 0, flops = 0;  // the walk's
+  Cost attention;                               // the last layer's
 };
 Held held(const Decoder& d, Generation g, Inference how = Inference::decode) {
   Ledger ledger;
@@ -163,7 +163,7 @@ TEST(Serving, AbsorbedWeightsAreReadOnceAsTheyAreHeld) {
 // Eight tokens that choose 8 of 128 experts each, evenly and by themselves, miss an expert with a chance of (120/128)^8: 51.6 are read, not 64.
 TEST(Serving, TokensThatShareExpertsReadThemOnce) {
   const Decoder d = published("Qwen3-30B-A3B");
-  const double expert = 48.0 * 3 * 2048 * 768 * 2;  // of all layers
+  const double expert = 48.0 * 3 * 2048 * 768 * 2;  // in all layers
   const auto read = [&](std::int64_t batch) { return held(d, {.batch = batch, .len = 1}).bytes; };
   EXPECT_NEAR((read(8) - read(1)) / expert, 128 * (1 - std::pow(120. / 128, 8)) - 8, 0.3) << "but for activations";
   EXPECT_NEAR((read(512) - read(511)) / expert, 0, 0.1) << "all of them";

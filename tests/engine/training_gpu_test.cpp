@@ -54,7 +54,7 @@ void make_lively(Workshop& w) {
 
 struct Ran {
   double loss;
-  std::vector<std::vector<double>> gradients;  // of each parameter, without the loss scale
+  std::vector<std::vector<double>> gradients;  // each parameter's, without the loss scale
 };
 
 Ran run(const Recipe& r, const Device& d) {

@@ -377,7 +377,7 @@ TEST(Training, GradientsInHalfLearnAndRepeatInEveryWayOfHolding) {
       }
 }
 
-// Whoever holds no gradient does the same arithmetic as whoever holds it rounded until the block is done.
+// A run without gradients in memory does the same arithmetic as one that holds them rounded until the block is done.
 TEST(Training, GradientsThatAreNeverHeldGiveTheBitsOfThoseInHalf) {
   for (Keep keep : {Keep::everything, Keep::no_product, Keep::input}) {
     Recipe r{tiny(), 2, 8, *precision_named("bf16"), {keep}};

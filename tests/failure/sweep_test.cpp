@@ -16,7 +16,7 @@
 namespace headroom::allocations {
 namespace {
 
-// SQLite takes its memory here, so that it is counted and refused like everybody's.
+// SQLite takes its memory here, so that it is counted and refused like all other memory.
 struct SqliteMemory {
   static constexpr std::size_t header = 16;  // keeps the size, and the alignment that SQLite asks for
   static void* take(int bytes) {

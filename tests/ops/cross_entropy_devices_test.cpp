@@ -7,12 +7,16 @@ namespace {
 
 using namespace on_card;
 
-enum class Place : std::uint8_t { none, apart, inside };  // of the gradient: not asked for, in its own tensor, in the logits' memory
+enum class Place : std::uint8_t {
+  none,
+  apart,
+  inside
+};  // where the gradient goes: not asked for, in its own tensor, in the logits' memory
 
 constexpr float row_share = 1 / 7.0f;
 
 struct Tensors {
-  DType type;  // of the gradient
+  DType type;  // the gradient's
   Place place;
   Twin logits, targets, losses, dlogits, loss_scale;
 
@@ -199,7 +203,7 @@ TEST_P(CrossEntropy, RowsWithoutATargetHaveNoLossAndNoGradient) {
             });
           };
           for (int row : {1, 4}) some.targets.here().as<std::int32_t>()[row] = -1;
-          some.logits.set(vocab + 3, NAN), some.logits.set(5 * vocab - 1, INFINITY);  // of those rows: nobody asks
+          some.logits.set(vocab + 3, NAN), some.logits.set(5 * vocab - 1, INFINITY);  // no row that is asked about
           go(all, false);
           go(some, true);
           auto losses = all.losses.values();

@@ -47,7 +47,7 @@ Results textbook(Tensors& t, DType type, Gradient into) {
   const auto x = t.x.values(), w = t.weight.values(), table = t.table.values();
   const auto stored = [&](Real v) { return std::is_same_v<Real, double> ? double(v) : stored_as(type, double(v)); };
   const auto n = std::size_t(t.dim), half = n / 2, heads = std::size_t(t.heads), all = std::size_t(t.batch * t.len) * heads;
-  std::vector<Real> products(all * n);  // of the weight's gradient, one for every head
+  std::vector<Real> products(all * n);  // terms of the weight's gradient, one for every head
   for (std::size_t head = 0; head < all; ++head) {
     const std::size_t row = head / heads, at = row * (heads + 1) * n + head % heads * n, p = row % std::size_t(t.len) * n;
     const Real squares = sum_in_lanes<Real>(n, [&](std::size_t i) { return Real(x[at + i]) * Real(x[at + i]); });

@@ -57,8 +57,8 @@ TEST(PyTorchDrySteps, AreCountedWithinTwoPercent) {
   std::printf("largest relative error %.4f\n", worst);
 }
 
-// A program that loops over experts, as transformers does with experts_implementation="eager", is within the interval of the grouped products, whoever
-// gets the tokens: HEADROOM_DRY_ROUTING=balanced, worst.
+// A program that loops over experts, as transformers does with experts_implementation="eager", is within the interval of the grouped products, whichever
+// expert gets the tokens: HEADROOM_DRY_ROUTING=balanced, worst.
 TEST(PyTorchDrySteps, LoopsOverExpertsAreWithinTheInterval) {
   const auto rows = rows_of("pytorch_loops_dry.csv");
   ASSERT_GE(rows.size(), 4u);
@@ -78,7 +78,7 @@ TEST(PyTorchDrySteps, RanksShareMomentsByWholeParameters) {
   const double all = double(account(m, 0).held_bytes), n = double(account(m, 0).params);
   m.shard = engine::Sharding::optimizer;
   const double half = double(account(m, 0).held_bytes);
-  EXPECT_LT(half, all - 0.99 * 4 * n);       // of 8 bytes a parameter
+  EXPECT_LT(half, all - 0.99 * 4 * n);       // half of 8 bytes a parameter
   EXPECT_GT(half, all - 4 * n - (1 << 20));  // and counts of steps
   m.gpus = 64;
   const double one = double(account(m, 0).held_bytes), largest = 10000.0 * 512;

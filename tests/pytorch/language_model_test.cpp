@@ -117,7 +117,7 @@ TEST(PyTorchLanguageModel, CountsNormsOfHeadsBiasesAndParametersOf16Bits) {
   more.qkv_bias = more.qk_norm = true;
   const auto with = account(more, 0);
   EXPECT_EQ(with.params - plain.params, std::uint64_t(m.layers * (3 * m.width + 2 * m.width / m.heads)));
-  const double elements = double(m.layers * m.batch * m.len * m.width);  // of q, and as many of k
+  const double elements = double(m.layers * m.batch * m.len * m.width);  // elements of q, and as many of k
   EXPECT_GT(double(with.before_backward_bytes - plain.before_backward_bytes), 2 * 8 * elements)
       << "an FP32 copy and the normed one, of each";
   LanguageModel half = m;
@@ -245,7 +245,7 @@ TEST(PyTorchLanguageModel, OptimizersHoldWhatTheirAuthorsSay) {
     return double(account(m, 0).held_bytes);
   };
   const double n = double(numbers_of(m)), none = held(Adam::sgd);
-  const double rests = 8 << 20;  // of reused blocks
+  const double rests = 8 << 20;  // rests of reused blocks
   EXPECT_NEAR(held(Adam::fused) - none, 4 * n, rests) << "two moments in bf16";
   EXPECT_NEAR(held(Adam::eight_bit) - none, (2 + 8.0 / 256) * n, rests);
   EXPECT_NEAR(held(Adam::paged) - none, 8.0 / 256 * n, rests) << "scales alone";

@@ -54,7 +54,7 @@ TEST(PyTorchStepTime, NothingIsPromisedAboveACeiling) {
   m.width = 4096, m.ffn = 14336, m.heads = 32, m.kv_heads = 8;
   int cards = 0;
   for (const Device& device : known_devices()) {
-    if (device.key == "h200" || !rates_of(device)) continue;  // whose own products were measured above what was kept as its ceiling
+    if (device.key == "h200" || !rates_of(device)) continue;  // this card's products were measured above what was kept as its ceiling
     ++cards;
     for (const Precision precision : {Precision{DType::bf16}, Precision{DType::f16}, Precision{}})
       for (const std::int64_t accumulate : {1, 2, 5}) {

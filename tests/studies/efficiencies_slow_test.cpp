@@ -9,7 +9,7 @@
 namespace headroom::studies {
 namespace {
 
-// A machine whose ceilings nobody had to measure; how near its steps come to them does not matter here.
+// A machine whose ceilings need no measurement; how near its steps come to them does not matter here.
 Device cpu() {
   Device d = cpu_device();
   d.ceilings.copy_bytes_per_s = 1e10, d.ceilings.fp32_flops = 5e10, d.ceilings.source = "described";

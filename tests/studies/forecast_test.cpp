@@ -249,7 +249,7 @@ TEST_F(ForecastAccount, AddressesMakeTheAnswerAnInterval) {
   EXPECT_TRUE(answer(60).starts_with("May not fit on NVIDIA H100 SXM: it needs ")) << verdict(t);
   EXPECT_EQ(t.row.fits, false);
   EXPECT_TRUE(answer(30).starts_with("Does not fit on NVIDIA H100 SXM: it needs ")) << verdict(t);
-  answer(90, false);  // requests are missing: nobody knows what addresses decide
+  answer(90, false);  // requests are missing: what addresses decide is not known
   EXPECT_FALSE(t.row.high_bytes);
   EXPECT_NE(verdict(t).find("it needs at least "), std::string::npos) << verdict(t);
   ProcessStory guessing = story(one_of_two_blocks(true));  // a card may take more than the formula says

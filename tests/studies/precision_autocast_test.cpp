@@ -109,7 +109,7 @@ TEST(Autocast, EveryTensorOfTheEnginesDryStepHasTheDtypeOfThePolicy) {
         const std::string name = e.name.text;
         SCOPED_TRACE(fmt::format("{} of {} in phase {}", name, precision, name_of(e.phase)));
         ++seen[name];
-        std::vector<DType> allowed{e.dtype};  // of tokens, tables and scratch the policy says nothing
+        std::vector<DType> allowed{e.dtype};  // the policy says nothing of tokens, tables and scratch
         const auto at = outputs.find(name);
         if (at != outputs.end())
           allowed = {named(a, at->second).output};

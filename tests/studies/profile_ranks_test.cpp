@@ -6,7 +6,7 @@ namespace headroom::studies {
 namespace profile_ranks_tests {
 
 // Two steps of work, a collective beside it and one alone, and what nothing covers: next to a collective a rank waits for another one's word,
-// elsewhere nobody is waited for.
+// elsewhere no rank is waited for.
 TEST(ProfileRanks, WhatNothingCoversNextToACollectiveIsExposed) {
   using profile::Slice, profile::SliceKind, profile::Span;
   profile::Timeline t;

@@ -31,7 +31,7 @@ using Malloc = int (*)(void**, std::size_t);
 using Report = void (*)(void*, std::int64_t, std::size_t, std::size_t, std::uint16_t);
 using Mark = void (*)(const char*, const char*, std::int64_t);
 
-// Where the library only listens there is no CUDA here at all: addresses that nobody has.
+// Where the library only listens there is no CUDA here at all: addresses that nothing has.
 int taken_from_nowhere(void** p, std::size_t bytes) {
   static std::uintptr_t next = 1 << 20;
   *p = reinterpret_cast<void*>(next);
@@ -150,7 +150,7 @@ int main(int argc, char** argv) {
     sleep(60);
     _exit(0);
   }
-  std::int64_t piece = 256 * mib;  // that is saved for each item of a batch
+  std::int64_t piece = 256 * mib;  // what is saved for each item of a batch
   if (said("levers")) {            // it does what `--try` asks for, as far as it has anything of the kind
     const auto has = [](const char* variable, std::string_view word) {
       const char* const value = std::getenv(variable);

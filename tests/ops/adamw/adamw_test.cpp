@@ -18,7 +18,7 @@ namespace {
 TEST(ExactSum, IsTheSumWhateverTheOrder) {
   const Random random{3};
   std::vector<double> values;
-  for (std::uint64_t i = 0; i < 1000; ++i) {  // of sizes that FP64 cannot add without rounding
+  for (std::uint64_t i = 0; i < 1000; ++i) {  // numbers that FP64 cannot add without rounding
     const float x = std::ldexp(1.0f + float(random.uniform(2 * i)), int(random.below(2 * i + 1, 250)) - 135);
     values.push_back(double(x));
   }

@@ -82,13 +82,13 @@ TEST_F(AttentionGpu, ScoresFarAboveAndBelow) {
         for (std::int64_t dim : {32, 200}) check_case({problem(1, 1, 150, 150, dim, mask, precision), Layout::rows, values, true, 8});
 }
 
-// Windows on both sides, soft capping, sinks, documents, values of another dimension: docs/attention.md says who serves what.
+// Windows on both sides, soft capping, sinks, documents, values of another dimension: docs/attention.md says which variant serves what.
 TEST_F(AttentionGpu, WhatModelsAskBeside) {
   for (Precision precision : precisions)
     each_feature(precision, [&](const Case& c) { EXPECT_GE(check_case(c), only.empty() ? 2 : 0) << in_words(c); });
 }
 
-// Documents that end anywhere in a tile, an empty one between full ones, keys that nobody asks for; caps that flatten all scores and that touch none.
+// Documents that end anywhere in a tile, an empty one between full ones, keys that no row sees; caps that flatten all scores and that touch none.
 TEST_F(AttentionGpu, DocumentsAndCapsOfEveryTileShape) {
   const std::vector<int> borders = {57, 66, 0, 75, 31}, keys = {90, 40, 12, 0, 70};
   for (std::int64_t dim : {64, 128, 256})
@@ -264,7 +264,7 @@ TEST_F(AttentionGpu, TwoQueriesOfEightDimensionsInBf16) {
   for (c.seed = 829; c.seed < 929; ++c.seed) check_case(c);
 }
 
-// One head of 2^24 + 77 rows of 128, most of them zero: the last rows lie past 2^31 elements, and in a window nobody else matters to them.
+// One head of 2^24 + 77 rows of 128, most of them zero: the last rows lie past 2^31 elements, and in a window no other row matters to them.
 TEST_F(AttentionGpu, SizesPastTwoToThe31Elements) {
   constexpr std::int64_t len = (1 << 24) + 77, dim = 128, window = 70, tail = 300;
   int tried = 0;

@@ -6,7 +6,7 @@ namespace {
 
 class DecodingGpu : public OnGpu {};
 
-// Few new positions, many keys: blocks share a sequence, or walk several; nobody's sequence is as long as the next one's.
+// Few new positions, many keys: blocks share a sequence, or walk several; no sequence is as long as the next one.
 TEST_F(DecodingGpu, HoweverTheKeysAreDealt) {
   const int units = device.units;
   struct Shape {

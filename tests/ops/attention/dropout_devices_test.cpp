@@ -272,7 +272,7 @@ TEST(AttentionDropoutDraws, RatesAndIndependence) {
   }
 }
 
-// ---- what is refused, and who serves what ----
+// ---- what is refused, and which variant serves what ----
 
 TEST(AttentionDropoutDraws, WrongChancesAreRefused) {
   Problem p = problem_of(2, 2, 8, 8, 8);

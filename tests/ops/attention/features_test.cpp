@@ -127,7 +127,7 @@ TEST(AttentionCost, OfAWindowIsThatOfTheKeysSeen) {
   EXPECT_DOUBLE_EQ(forward_cost(p).bytes, forward_cost(as_long).bytes);
 }
 
-// Of borders that are no borders nothing is read or written outside; what comes out is nobody's business.
+// Lists that are no borders: nothing is read or written outside, and the result is undefined.
 TEST(AttentionDocuments, WrongBordersStayInside) {
   Case c = packed(plain_case(2, 1, 0, 0, 16, Mask::causal(), {DType::f32}, 62), {40, 30, 20}, {20, 30, 40});
   for (const Variant& v : variants()) {
@@ -232,7 +232,7 @@ TEST(AttentionFeatures, TheSampledOracleKnowsThemAll) {
       for (const Judged& j : {right.o, right.lse, right.dv}) EXPECT_LE(j.worst, 1) << v.name << " " << in_words(c);
       if (!c.with_dlse) { EXPECT_LE(right.dq.worst, 1) << v.name << " " << in_words(c); }
       if (x.o.view().count() == 0) continue;
-      x.o.set(x.o.view().count() - 1, 3e3f);  // of the last row and head, which are always judged
+      x.o.set(x.o.view().count() - 1, 3e3f);  // the last row and head, which are always judged
       EXPECT_GT(judge_them().o.worst, 1) << v.name << " " << in_words(c);
       ++judged;
     }

@@ -1,4 +1,4 @@
-// The fixed order in which key tiles add to dQ where documents say who sees whom: emulated tile by tile, as the kernel's threads ask for it.
+// The fixed order in which key tiles add to dQ where documents say which row sees which key: emulated tile by tile, as the kernel's threads ask for it.
 #include <gtest/gtest.h>
 
 #include <numeric>

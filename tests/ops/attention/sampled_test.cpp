@@ -42,7 +42,7 @@ TEST(SampledOracle, ReadsThroughWhoeverKeepsTheTensors) {
   const Verdict right = judged();
   for (const Judged& j : {right.o, right.lse, right.dk}) EXPECT_LE(j.worst, 0.5);
   EXPECT_GT(right.o.max_error, 0);
-  lse[lse.size() - 2] += 1e-2f, o.back() += 1e-2f;  // of the last head, which is always judged
+  lse[lse.size() - 2] += 1e-2f, o.back() += 1e-2f;  // the last head, which is always judged
   EXPECT_GT(judged().lse.worst, 1);
   EXPECT_GT(judged().o.worst, 1);
 }

@@ -67,7 +67,7 @@ class ProductUpdateFp8Gpu : public UpdatedOnCard<Weight> {
     for (const Size& s : sizes) all.emplace_back(s, kind, values, 100 + all.size());
     return all;
   }
-  std::vector<bf16> gradient(Weight& w, matmul::Adder adder) {  // of the CPU
+  std::vector<bf16> gradient(Weight& w, matmul::Adder adder) {  // the CPU's
     std::vector<bf16> c(std::size_t(w.size.out * w.size.in));
     const Item i = w.item(here);
     on_cpu([&](Context& ctx) {

@@ -38,7 +38,7 @@ class QuantisedAsMade : public OnDevices {
              float special) {  // columns: of gate, and of a norm's rows
     SCOPED_TRACE(fmt::format("{} {}x{} {} {} {}", int(of), rows, columns, name_of(format.dtype), name_of(format.scale), special));
     const bool norm = of == Of::rmsnorm;
-    const std::int64_t wide = of == Of::swiglu_gradient ? 2 * columns : columns;  // of what is made
+    const std::int64_t wide = of == Of::swiglu_gradient ? 2 * columns : columns;  // columns of what is made
     Twin x(DType::bf16, {rows, norm ? columns : 2 * columns}), dact(DType::bf16, {rows, columns}), made(DType::bf16, {rows, wide});
     Twin weight(DType::f32, {columns}), rstd(DType::f32, {rows});
     x.normal(1, 2), dact.normal(2, 0.01), weight.normal(3);

@@ -29,7 +29,7 @@ struct Asked {
   bool shifted = false;  // x is not aligned to 16 bytes
 };
 
-// All bytes that the op may write, with what lies after them, and which of them are scales that nobody reads.
+// All bytes that the op may write, with what lies after them, and which of them are scales that no product reads.
 struct Written {
   std::vector<char> as_is, transposed, counts;
   std::vector<float> as_is_scales, transposed_scales;
