@@ -138,7 +138,7 @@ void check_not_recorded(headroom_comm& c, const char* name, void* stream) {
         "{}: the stream is being captured into a CUDA graph: ranks meet on the host, which a graph does not record", name);
 }
 
-// Of a call that was begun, while no rank has ended.
+// For a call that was begun, while no rank has ended.
 const CardCollectives& cards_of_a_call(headroom_comm* comm, std::int64_t ticket) {
   auto& c = of_this_process(comm);
   const std::string before = c.why_ended();

@@ -21,7 +21,7 @@ struct CommandWords {
   std::vector<CommandWords> topics;
 };
 
-// Of a command that has declared its options.
+// The words of a command that has declared its options.
 CommandWords words_of(const CLI::App&, const Command&);
 
 std::string bash_completion(std::span<const CommandWords>);

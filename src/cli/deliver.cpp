@@ -31,7 +31,7 @@ void say(const std::string& sentence) {
 }
 
 namespace {
-// Of the terminal that standard output is, or what COLUMNS says where it is none; 0: as wide as the table.
+// The width of the terminal that standard output is, or what COLUMNS says if it is none; 0: as wide as the table.
 int columns_of_output() {
   winsize size{};
   if (isatty(STDOUT_FILENO) == 1 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) return size.ws_col;

@@ -10,10 +10,10 @@ namespace headroom::cli {
 int with_host(const char* who, const Common&, bool resume, const std::function<studies::Outcome(const studies::Host&)>& study,
               Elsewhere elsewhere = Elsewhere::nothing);
 
-// Of a study whose command shows no progress, or shows its own.
+// For a study whose command shows no progress, or shows its own.
 studies::Host quiet_host(const char* who, const Common&, bool resume = false);
 
-// Of a study that has run.
+// Shows what a study found; returns the exit code.
 int show(studies::Outcome, const Common&);
 
 }  // namespace headroom::cli

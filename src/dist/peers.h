@@ -40,8 +40,8 @@ class Peers {
   void exchange(const char* mine, char* theirs, std::size_t part, void* stream);
   void gather(const char* part, char* whole, std::size_t bytes, void* stream);
 
-  // Of a queue that open_lane opened under this name, and that makes no other calls: later work on `stream` runs when all ranks' earlier work
-  // there is done.
+  // Ranks meet on a queue that open_lane opened under this name and that makes no other calls: later work on `stream` runs when all ranks'
+  // earlier work there is done.
   void meet(const void* lane, void* stream);
   char* there(int rank, const void* mine) const;  // the same place of rank's memory, mapped here
 

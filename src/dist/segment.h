@@ -8,7 +8,7 @@ namespace headroom::dist {
 
 class Segment {
  public:
-  // Of zeros. Called by every rank, for as many bytes; an Error on all where one cannot have it, or where they are on several machines.
+  // Makes a segment of zeros. Every rank calls it, for as many bytes; an Error on all if one cannot have it, or if they are on several machines.
   Segment(Rendezvous&, std::size_t bytes);
   ~Segment();
   Segment(const Segment&) = delete;

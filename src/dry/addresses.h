@@ -119,7 +119,7 @@ class Addresses {
 
   std::uint64_t used() const { return pages_; }  // in whole pages, without the context's
 
-  // Of an address: where its reservation begins; 0: it is in none.
+  // Where an address's reservation begins; 0: it is in none.
   Address reservation(Address at) const {
     auto span = spans_.upper_bound(at);
     if (span == spans_.begin()) return 0;

@@ -83,7 +83,7 @@ class Elsewhere final : public Segments {
   Addresses addresses_;
 };
 
-// Of free blocks of one size PyTorch takes the one at the lowest address, or, in newer versions (2.15 does), the one in the oldest segment.
+// PyTorch takes the free block of a size at the lowest address, or, in newer versions (2.15 does), the one in the oldest segment.
 enum class Prefers : std::uint8_t { lowest, oldest };
 
 // The rules of PyTorch's native allocator with its usual settings.

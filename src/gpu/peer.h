@@ -29,7 +29,7 @@ class SharedMemory {
   bool mapped_ = false;
 };
 
-// Of an allocation of its own: the name by which another process maps it.
+// The name by which another process maps an allocation; it must be one of its own.
 std::string name_of_allocation(const void* data);
 
 class PeerView {  // another process's allocation, mapped here

@@ -19,10 +19,10 @@ struct BlockWeights {
   Parameter norm1, norm2;
   Matrix q, k, v, o, up, gate, down;
   Parameter q_norm, k_norm;  // where there are any
-  // Of GPT-2: q, k and v together, and biases of the norms. Of Gemma 2 and 3: norms of what attention and the feed-forward layer make.
+  // GPT-2 has q, k and v together, and biases of the norms. Gemma 2 and 3 have norms of what attention and the feed-forward layer make.
   Matrix qkv;
   Parameter norm1_bias, norm2_bias, attention_norm, feed_forward_norm;
-  // Of experts: [experts, 2 · ffn, width] and [experts, width, ffn].
+  // Experts have [experts, 2 · ffn, width] and [experts, width, ffn].
   Matrix router;
   Parameter experts_up, experts_down, experts_up_bias, experts_down_bias;
   Parameter sinks;  // gpt-oss's, one for each head

@@ -98,7 +98,7 @@ void Model::scatter(Group& g) {
   scattered = std::move(sent);
 }
 
-// Those of the trained parameters that this rank updates. ZeroRedundancyOptimizer hands out whole parameters, the largest first, each to the rank
+// The trained parameters that this rank updates. ZeroRedundancyOptimizer hands out whole parameters, the largest first, each to the rank
 // that has the fewest numbers. The rank with the most is the one that is accounted for.
 std::vector<std::size_t> Model::updated_here() const {
   std::vector<std::size_t> order(trained.size());

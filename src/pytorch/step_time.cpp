@@ -16,7 +16,7 @@ StepTime step_time(const LanguageModel& m, const Device& device) {
     t.ms_by = why_no_rates(device);
     return t;
   }
-  // Of many micro-batches two are walked: each more takes as long as the second.
+  // Two of many micro-batches are walked: each further one takes as long as the second.
   struct Seconds {
     double s, low, high, least;
     bool waits_for_host;

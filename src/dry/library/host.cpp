@@ -50,7 +50,7 @@ struct Python {
   }
 };
 
-// Of the observer's files those that compute beside the program. What wraps the program's own calls (steps.py) has the program inside.
+// Whether code is of the observer's files that compute beside the program. Those that wrap the program's own calls (steps.py) have it inside.
 bool is_own(const Python& py, void* code) {
   bool is = false;
   void* const file = py.attribute(code, "co_filename");

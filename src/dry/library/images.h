@@ -23,7 +23,7 @@ using Codes = std::map<std::string, KernelCode, std::less<>>;
 // Adds the kernels of one ELF image. `bytes` 0: as long as its own header says.
 void read_image(const char* image, std::size_t bytes, Codes& out);
 
-// Of a library's kernels: `container` has one image for each architecture, each compressed. Read when something of it is first launched.
+// The code of a library's kernel: `container` has one image for each architecture, each compressed. Read at its first launch.
 const KernelCode* code_of(const void* container, std::string_view kernel);
 
 // What a launch can reach: from every address among its parameters, or the first few of them, to the end of PyTorch's block there.

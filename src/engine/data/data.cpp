@@ -58,7 +58,7 @@ std::string Data::documents_in_words() const {
                      cut == 0 ? "" : fmt::format(" {} longer than a row {} cut.", cut, cut == 1 ? "was" : "were"));
 }
 
-// Of each sequence of the batch, the window of tokens that begins at from(sequence).
+// Feeds each sequence of the batch with the window of tokens that begins at from(sequence).
 void Data::feed(Training& t, int micro, const std::function<std::size_t(std::int64_t)>& from) const {
   const auto len = t.recipe().len;
   std::vector<std::int32_t> tokens(std::size_t(t.recipe().batch * len)), targets(tokens.size());

@@ -21,7 +21,7 @@ Tensor part(const Tensor& all, int micro) {  // one micro-batch of [micro-batch,
   return {static_cast<char*>(all.data) + std::size_t(micro * all.stride[0]) * size_of(all.dtype), all.dtype, shape};
 }
 
-// Of each token in its document; 0 behind the last one.
+// Each token's position in its document; 0 behind the last one.
 std::vector<std::int32_t> positions_in(const FedDocuments& d, const Recipe& r) {
   std::vector<std::int32_t> positions(std::size_t(r.batch * r.len), 0);
   const auto each = std::size_t(r.documents.most + 1);

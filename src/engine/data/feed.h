@@ -24,7 +24,7 @@ class Feed {
 
   Tensor tokens(int micro) const;   // int32 [rows]
   Tensor targets(int micro) const;  // the same; below 0 is none
-  // Of packed rows; else each is none.
+  // Packed rows have these; otherwise each is none.
   Tensor positions(int micro) const;             // each token's position in its document
   attention::Extras documents(int micro) const;  // the documents' borders
   const double* predicted(int micro) const;      // tokens that the whole step predicts

@@ -42,7 +42,7 @@ class CardCollectives {
 
   std::unique_ptr<dist::Cards> cards_;
   std::vector<std::unique_ptr<UrgentStream>> streams_;  // for lanes that share a call; a lane that has a call alone works on the caller's
-  // Of the last calls that were begun, and at 0 of one that was not. An older call's end is a later one's, which comes after it on its lane.
+  // One for each of the last begun calls, and at 0 for a call that was not begun. An older call's end is a later one's, which follows on its lane.
   std::vector<Event> begins_, ends_;
   static std::int64_t place_of(std::int64_t ticket) { return ticket == 0 ? 0 : 1 + ticket % kept; }
   const Event& begin_of(std::int64_t ticket) const { return begins_[std::size_t(place_of(ticket))]; }

@@ -53,7 +53,7 @@ class Checksum {  // FNV-1a over 64-bit words: to notice damage, not malice
   std::uint64_t sum_ = 0xcbf29ce484222325ull;
 };
 
-// Of all that the header says but this checksum itself.
+// The checksum of all that the header says but this checksum itself.
 std::string header_checksum(Json header) {
   header["__metadata__"].erase("header_checksum");
   const std::string text = text_of_json(header);

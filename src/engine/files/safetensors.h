@@ -46,7 +46,7 @@ std::string shape_in_words(const std::vector<std::int64_t>&);  // "[10000, 256]"
 
 void write_safetensors(const std::string& path, const std::vector<NamedTensor>&, const Metadata&, HostView = {});
 
-// Of a file that was written here. Fills every tensor; one that is missing, or of another shape or type, and a damaged file are an
+// Reads a file that was written here. Fills every tensor; one that is missing, or of another shape or type, and a damaged file are an
 // Error (io) that says which.
 // Nothing is written to any tensor before the whole file has been checked, its checksum included.
 Metadata read_safetensors(const std::string& path, const std::vector<NamedTensor>&, HostView = {});

@@ -79,7 +79,7 @@ struct StepMeasured {  // on one rank
 // roofline. Its `within` is 1, its link 0: neither follows from these steps.
 Efficiency fitted(Precision, std::span<const StepMeasured>, const Ceilings&, const Device&, int workers);
 
-// Of each step, what is expected of it by a fit to the steps of all other models.
+// What is expected of each step by a fit to the steps of all other models.
 std::vector<double> foretold_by_others(Precision, std::span<const StepMeasured>, const Ceilings&, const Device&, int workers);
 
 }  // namespace headroom::engine

@@ -62,7 +62,7 @@ class Products {
   Read read(Quantised which, const Tensor& x, Copies copies, const Scaled& kept = {}) {
     return read(which, quantise::Request{x}, copies, kept);
   }
-  // Of forward, which may run again for backward: the copy as it is where the product runs, the transposed one where it has a place.
+  // For forward, which may run again for backward: the copy as it is if the product runs, the transposed one if it has a place.
   Read read_missing(Quantised, const quantise::Request& from, bool as_is, const Scaled& transposed);
   static Scaled make_transposed(const Formats&, Quantised, std::int64_t rows, std::int64_t columns, int layer, Context&);
 

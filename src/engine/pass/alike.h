@@ -7,8 +7,8 @@
 
 namespace headroom::engine {
 
-// Of `pieces`, those between the second and the last, which are like the second; 0 where each has to be walked: with memory, and where
-// a listener hears of each.
+// How many of `pieces` are like the second: those between it and the last. 0 where each has to be walked: with memory, and where a listener
+// hears of each.
 inline std::int64_t alike_of(std::int64_t pieces, const Context& ctx) {
   return ctx.dry() && !ctx.listener ? std::max<std::int64_t>(0, pieces - 3) : 0;
 }

@@ -119,7 +119,7 @@ void Training::make_host_keep(dist::Comm* of_forecast) {
   host_keep_ = std::make_unique<HostKeep>(blocks, std::move(bytes), ctx_, std::move(lane), ctx_.device.ceilings.host_bytes_per_s);
 }
 
-// Of each layer: a kernel for what it is asked, and a table for each way that layers' positions turn.
+// Gives each layer a kernel for what it is asked, and a table for each way that layers' positions turn.
 void Training::make_attention() {
   const std::int64_t len = recipe_.len / recipe_.ranks.parts();
   std::vector<std::pair<const SelfAttention*, Tensor>> tables;

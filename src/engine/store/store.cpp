@@ -275,7 +275,7 @@ Tensor ParamStore::owned(const Param& p, const Tensor& t) const {
 }
 std::int64_t ParamStore::first_of(const Param& p, const Tensor& t) const { return t.count() == p.count ? p.first : 0; }
 
-// Of all elements, or of those that this rank owns: as many as the gradient has. Alone: of all, with or without a gradient.
+// Updates all elements, or those that this rank owns: as many as the gradient has. Alone: all, with or without a gradient.
 Optimizer::Update ParamStore::update_of(const Param& p, const Tensor& grad, int parts, std::int64_t apart) const {
   const bool whole = grad.count() == p.spec.shape.count();
   const auto of = [&](const Tensor& t) { return alone() ? t : whole ? flat(t) : owned(p, t); };

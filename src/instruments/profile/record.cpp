@@ -196,7 +196,7 @@ std::vector<Slice> Recording::gpu_slices(std::size_t first) const {
 // Launching a graph allocates nothing from the arena; it uses what its recording allocated.
 std::size_t Recording::gpu_first_event() const { return first_event_ < ledger_->events().size() ? first_event_ : events_before_; }
 
-// Of the last step.
+// The last step's.
 std::vector<Moment> Recording::gpu_memory(const std::vector<Slice>& slices) const {
   When when;
   for (const Slice& s : slices)

@@ -17,7 +17,7 @@ Support supports(std::int64_t out, std::int64_t in, const Device& d) {
 
 namespace {
 
-// Of 8-bit factors: the scales are there, and on a GPU a kernel takes them.
+// Checks that 8-bit factors have their scales, and that a GPU has a kernel for them.
 void check_scales(const Item& i, const Context& ctx) {
   const Scaled &dy = i.dy_transposed, &x = i.x_transposed;
   for (const auto& [name, t] : {std::pair{"dy", &dy}, {"x", &x}}) {

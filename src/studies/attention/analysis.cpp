@@ -233,7 +233,7 @@ std::string faster_in_words(const AttentionRow& than, const AttentionRow& fastes
   return fmt::format("beside {} {}", than.variant, joined(words));
 }
 
-// Of the longest that was measured: which variant is fastest, beside plain or the next one; and the lengths at which memory ends.
+// Which variant is fastest at the longest measured length, beside plain or the next one; and the lengths at which memory ends.
 std::string answer_of(const std::vector<AttentionRow>& rows, const std::vector<EdgeRow>& edges) {
   const AttentionRow* longest = nullptr;
   for (const AttentionRow& r : rows)

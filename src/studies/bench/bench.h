@@ -40,7 +40,7 @@ void describe(Of<BenchAsked> auto& a, auto&& f) {
   f(a.peers, {.name = "peers", .about = "Folder of the peers' scripts [bench/peers]"});
 }
 
-// Those of a GPU, or fewer and smaller ones of a CPU. gpus: of this machine.
+// A GPU's tables, or fewer and smaller ones for a CPU. gpus: how many this machine has.
 std::vector<BenchTable> bench_tables(const Device&, int gpus, bool quick);
 
 Record bench_list(const Device&, int gpus, bool quick);

@@ -50,7 +50,7 @@ struct MeasuredCeilings {
 // median: under full load a card lowers its clocks, and what it sustains is what a step can have.
 MeasuredCeilings measure_ceilings(const Device&, const bench::Protocol&, const std::function<bool()>& stop);
 
-// Of the slower direction, alone: blocks that keep on the host send in forward and fetch in backward. None where no row has it.
+// The rate of the slower direction, alone: blocks that keep on the host send in forward and fetch in backward. Empty if no row has it.
 std::optional<double> host_link_of(const std::vector<CeilingRow>&);
 
 // How every study times a GPU, for people to read beside the numbers.

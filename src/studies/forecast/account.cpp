@@ -481,7 +481,7 @@ class Reading {
   }
 
   void add_curve(const CardLog& c, ProgramAccount& a) const {
-    // Of many steps the last three, which are like the others.
+    // The last three of many steps are like the others.
     const std::size_t begin = c.step_ends.size() > 6 ? c.step_ends[c.step_ends.size() - 4] : 0, all = c.points.size() - begin;
     const std::size_t n = std::min(curve_points, all);
     for (std::size_t i = 0; i < n; ++i) {

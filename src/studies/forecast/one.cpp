@@ -180,7 +180,7 @@ DryRun with_unlimited_memory(DryRunAsked& asked, DryRun first, const Host& host,
   return t.at_least && whole.most_reserved() <= first.most_reserved() ? std::move(first) : std::move(whole);
 }
 
-// Of a program that does not fit and was not seen to its end without a limit: which of its ranks do not.
+// Says which ranks of a program do not fit, if it was not seen to its end without a limit.
 void say_what_ran_out(Told& t) {
   for (std::size_t i = 0; i < t.ranks.size(); ++i) {
     const ProgramAccount& a = t.accounts[i];

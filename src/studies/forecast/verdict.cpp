@@ -50,7 +50,7 @@ std::string deciding(const Told& t) {
   return parts.empty() ? "the layout of addresses" : joined(parts, " or ");
 }
 
-// Of a program that was stopped: the line that may have waited for a value.
+// The line at which a stopped program may have waited for a value.
 std::string looping(const Told& t) {
   if (!t.not_run.empty()) return "";
   for (const ProcessStory& p : t.processes)

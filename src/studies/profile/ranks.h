@@ -12,7 +12,7 @@ namespace headroom::studies {
 RankRow rank_row(const profile::Timeline&, int rank);               // without its bytes of memory
 std::vector<LaneRow> lanes_of(const profile::Timeline&, int rank);  // the last step's, in order of their start; work between two is joined
 
-// Those of every rank, on every rank.
+// Gathers every rank's rows, on every rank.
 std::vector<RankRow> of_all_ranks(dist::Group&, const RankRow& mine);
 std::vector<LaneRow> of_all_ranks(dist::Group&, const std::vector<LaneRow>& mine);
 

@@ -12,7 +12,7 @@ struct KeptProfile {
   Outcome outcome;  // has no record: where it is shown decides how much (profile_record)
 };
 
-// Of the sweep, or of the step: one value of each list, as one step or one problem is profiled; phase: the largest, those before it are too.
+// Each list of the sweep, or of the step, has one value: one step or one problem is profiled. phase: the largest; those before it run too.
 KeptProfile profile_attention_study(const AttentionSweep&, const Device&, const ProfileOptions&, const Host&);
 engine::Recipe only_step(const StepTime&, engine::Purpose phase);  // throws an Error if it is not exactly one step of the engine
 KeptProfile profile_step_study(const StepTime&, engine::Purpose phase, const Device&, const ProfileOptions&, const Host&);

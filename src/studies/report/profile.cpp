@@ -34,7 +34,7 @@ const char* first_with_words(const std::vector<RowObject>& rows, std::initialize
   return "";
 }
 
-// Whose row of the timeline a slice is on: its module's, of attention alone its part's; of another program's its phase's, or its stream's.
+// The row of the timeline that a slice is on: its module's, or its part's where attention is profiled alone; in another program its phase's or stream's.
 std::string lane_of(const RowObject& slice, std::string_view by) {
   if (by.empty()) return fmt::format("stream {}", std::int64_t(number_at(slice, "stream")));
   const std::string lane = text_at(slice, by.data());

@@ -18,7 +18,7 @@ ComparedRun compared(const ReportRun&);
 // Whether rows of these two commands are of one kind: rows of "attention" and "train" are not, those of a forecast and of a profile are.
 bool of_one_kind(const std::string& command_a, const std::string& command_b);
 
-// Of two runs of headroom train: their losses over the steps in one chart, and how far apart they are. Of other runs nothing.
+// Adds the losses of two runs of headroom train in one chart, and how far apart they are. Other runs get nothing.
 void add_loss_curves(const ComparedRun& a, const ComparedRun& b, Record&);
 
 // The same with the charts that a report makes of such rows, for a command's own page. What has charts stays as it is.

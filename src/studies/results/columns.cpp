@@ -118,7 +118,7 @@ const std::vector<RowKind>& row_kinds() {
   return kinds;
 }
 
-// Of the kinds of this table, the one that most of the row's fields belong to; nothing where that is not even half of them.
+// The kind of this table that most of the row's fields belong to; null if fewer than half do.
 const RowKind* kind_of(std::string_view table, const RowObject& row) {
   const RowKind* best = nullptr;
   std::size_t most = 0, fields = 0;

@@ -84,7 +84,7 @@ std::string status_of(const RowObject& row) {  // another program's may be a num
   return at != row.end() && at->is_string() ? at->get<std::string>() : "ok";
 }
 
-// Of the mean of x, relative to it; a single step says nothing of the next.
+// The relative error of the mean of x; a single step says nothing of the next.
 std::optional<double> relative_error(const RowObject& row, const std::string& field) {
   const double mean = number(row, field, 0), std = number(row, field + "_std", -1), steps = number(row, "steps", 0);
   if (mean <= 0 || std < 0 || steps < 2) return std::nullopt;
@@ -96,7 +96,7 @@ struct Between {
   std::string words() const { return fmt::format("{} to {} ms", number_in_words(low), number_in_words(high)); }
 };
 
-// Of a forecast: where a card's time lies.
+// Where a card's time lies by a forecast.
 std::optional<Between> interval_of(const RowObject& row, const std::string& field) {
   const Between b{number(row, field + "_low", 0), number(row, field + "_high", 0)};
   return b.low > 0 && b.high >= b.low ? std::optional(b) : std::nullopt;

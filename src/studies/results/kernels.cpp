@@ -85,7 +85,7 @@ std::vector<Piece> pieces_of(const std::vector<RanKernel>& kernels, const std::u
   return pieces;
 }
 
-// Of each piece of `a` its partner in `b`, or −1. `a` is aligned whole, `b` from wherever to wherever it is most like it; of places as good the last.
+// The partner in `b` of each piece of `a`, or −1. `a` is aligned whole, with the part of `b` that is most like it; of equally good places the last.
 constexpr std::size_t most_cells = 100'000'000;
 std::vector<std::ptrdiff_t> aligned(const std::vector<int>& a, const std::vector<int>& b) {
   constexpr int same = 2, gap = -1;

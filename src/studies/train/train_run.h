@@ -91,7 +91,7 @@ void describe(Of<TrainRow> auto& r, auto&& f) {
   f(r.flushed, {.name = "flushed", .role = Role::noted, .unit = Unit::share});
 }
 
-// Of init: what model its weights are of.
+// The model whose weights --init names.
 engine::Decoder model_of_init(const std::string& folder);
 
 // What the newest checkpoint in a folder was trained in: a run that goes on from it and names no precision does so in that one.

@@ -18,7 +18,7 @@ inline FeedForward gated(std::int64_t width, bool bias = false) { return {.width
 
 void set_function(Decoder&, const std::string& word);  // one that is not known is counted, not trained
 void set_function(KeyReader&, Decoder&);
-// Of every layer, once its attention and window are known. Newer files have an object for each kind of layers, and Gemma 3 a theta.
+// Sets how every layer turns positions, once its attention and window are known. Newer files have an object for each kind of layers, and Gemma 3 a theta.
 void set_rotary(KeyReader&, const Json&, Decoder&, double theta = 10000, double sliding_theta = 0);
 
 // The layers of which a window is kept to: layer_types says it for each, else `slides` for layer i.

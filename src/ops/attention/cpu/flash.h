@@ -16,7 +16,7 @@ constexpr std::int64_t keys_per_strip = 64;     // backward: K, V, dK and dV of 
 constexpr std::int64_t queries_per_step = 64;   // backward: so many rows of Q and dO are widened at a time
 
 constexpr std::int64_t padded(std::int64_t dim) { return round_up(dim, 16); }  // whole vectors, whole register blocks
-// Of rows in scratch: an odd multiple of a cache line. At a power of two, one column of a tile would fall into a few sets of L1
+// The pitch of rows in scratch is an odd multiple of a cache line. At a power of two, one column of a tile would fall into a few sets of L1
 // (at dim 128: 8 of 64) and push itself out.
 constexpr std::int64_t pitch_of(std::int64_t dim) { return padded(dim) % 32 ? padded(dim) : padded(dim) + 16; }
 

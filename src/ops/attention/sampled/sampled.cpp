@@ -139,7 +139,7 @@ struct SampledOracle::Work::Asked {
   const ReadHead& read;
   const SumRows& sum_rows;
 
-  // Of 8 bits: a head's numbers times its scale; V from its blocks.
+  // In 8 bits: a head's numbers times its scale; V from its blocks.
   bool eight_bits() const { return problem.operands().q.scaled == ScaledBy::head; }
   static Doubles scaled(Doubles all, const Tensor& scale, std::int64_t batch, std::int64_t head) {
     for (double& x : all) x *= double(scale.as<float>()[batch * scale.shape[1] + head]);
