@@ -24,9 +24,9 @@ namespace headroom::engine {
 struct HalfSaved {
   Tensor n;               // norm(x) [rows, width], where there is a norm before and it is stored; of the second half, the first one's
   Tensor dn;              // its gradient, where both halves add to it
-  NormStats stats;        // the norm before's
+  NormStats stats;        // statistics of the norm before
   Tensor y;               // input of a norm after the half [rows, width]
-  NormStats after_stats;  // the norm after's
+  NormStats after_stats;  // statistics of the norm after
   Scaled n_fp8;           // fp8: the first product's operand, transposed for backward; kept instead of n
 
   bool normed() const { return n || n_fp8; }
