@@ -206,6 +206,18 @@ TEST(Documents, ProseKeepsItsColumns) {
             (std::vector<std::size_t>{2, 8}));
 }
 
+// A change of links must not take a lambda's brackets for one.
+TEST(Documents, CodeHasNoLinks) {
+  for (const fs::path& page : documents()) {
+    std::stringstream lines(text_of(page));
+    bool code = false;
+    for (std::string line; std::getline(lines, line);) {
+      if (line.starts_with("```")) code = !code;
+      EXPECT_FALSE(code && line.find("](../") != std::string::npos) << page.lexically_relative(root) << ": " << line;
+    }
+  }
+}
+
 TEST(Documents, TheTourNamesEveryFolderThatThereIs) {
   const std::string tour = text_of(root / "docs/tour.md");
   const Words folders = folders_of_rooms();
