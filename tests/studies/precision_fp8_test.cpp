@@ -132,23 +132,6 @@ TEST(PrecisionFp8, TheRecordHasEveryProductOfEveryLayer) {
     EXPECT_GT(one["kernel_db"].get<double>(), 28) << one;
   }
   EXPECT_GT(attention[0]["fp8_db"].get<double>(), 20);
-  const auto& backward = j["attention_backward"];
-  ASSERT_EQ(backward.size() % 11, 0u);
-  for (std::size_t data = 0; data < backward.size(); data += 11) {
-    const auto db = [&](std::size_t choice, const char* of) { return backward[data + choice][of].get<double>(); };
-    const auto bf16 = 0u, inputs = 1u, dp = 2u, dp_e5m2 = 3u, dv = 4u, ds = 6u, all = 9u;
-    for (const char* of : {"dq_db", "dk_db", "dv_db"}) {
-      EXPECT_GT(db(bf16, of), 30) << "three digits";
-      EXPECT_LT(db(inputs, of), db(bf16, of) - 6) << "8 bits less";
-      EXPECT_LT(db(all, of), db(inputs, of)) << backward[data + all];
-    }
-    for (const char* of : {"dq_db", "dk_db"}) {
-      EXPECT_LE(db(dp_e5m2, of), db(dp, of) + 0.1) << "a bit of mantissa less";
-      EXPECT_LT(db(ds, of), db(inputs, of) + 0.1);
-      EXPECT_EQ(db(dv, of), db(inputs, of)) << "dV's operands are in no other gradient";
-    }
-    EXPECT_EQ(db(ds, "dv_db"), db(inputs, "dv_db"));
-  }
 }
 
 }  // namespace

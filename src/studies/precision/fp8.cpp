@@ -383,8 +383,6 @@ Record fp8_record(const Fp8Settings& s) {
   record.add({table_of("rows", "Every product of the step", rows)});
   record.add({table_of("hurts", "Data that hurts", rows_that_hurt(s, ctx))});
   record.add({table_of("attention", "Attention in fp8, a scale to a head: O, 32 rows of a head of 64", fp8_attention_rows(s.seed, ctx))});
-  record.add(
-      {table_of("attention_backward", "Attention's backward, if it read 8 bits: a head of 64", fp8_attention_backward_rows(s.seed, ctx))});
   record.add({table_of(
       "formats", fmt::format("Smaller formats: a product's error, and bytes of the blocks' weights of {}", engine::presets().back().name),
       small_formats(s, ctx))});
@@ -396,9 +394,7 @@ Record fp8_record(const Fp8Settings& s) {
   record.add(
       {Note{"flushed: became 0, share of the operand's numbers. Attention: inputs_db is exact attention of Q, K and V as stored in E4M3, "
             "kernel_db what "
-            "flash_sm90_fp8's arithmetic adds to that (emulated), fp8_db both. attention_backward: what the products read; ds by tile has "
-            "a scale to "
-            "each 128 x 128 scores; no kernel runs it. step_runs_on: the cards on which a step runs in the format; "
+            "flash_sm90_fp8's arithmetic adds to that (emulated), fp8_db both. step_runs_on: the cards on which a step runs in the format; "
             "units_of: "
             "all cards whose matrix units multiply it. fp4 (MXFP4, NVFP4) is a format and a forecast here; no step runs in it."}});
   return record;

@@ -47,8 +47,6 @@ ProductError product_error(const Tensor& a, const Tensor& b, ScaledFormat of_a, 
 
 struct Fp8AttentionRow;
 std::vector<Fp8AttentionRow> fp8_attention_rows(std::uint64_t seed, Context&);  // fp8_attention.cpp
-struct Fp8AttentionBackwardRow;
-std::vector<Fp8AttentionBackwardRow> fp8_attention_backward_rows(std::uint64_t seed, Context&);  // fp8_attention_backward.cpp
 
 Record fp8_record(const Fp8Settings&);
 

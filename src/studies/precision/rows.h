@@ -108,22 +108,6 @@ void describe(Of<Fp8AttentionRow> auto& r, auto&& f) {
   f(r.lse_error, {.name = "lse_error", .role = measured});
 }
 
-struct Fp8AttentionBackwardRow {
-  std::string data{}, inputs{}, of_dp{}, of_dv{}, ds{};
-  Value dq_db{}, dk_db{}, dv_db{};
-};
-void describe(Of<Fp8AttentionBackwardRow> auto& r, auto&& f) {
-  using enum Role;
-  f(r.data, {.name = "data"});
-  f(r.inputs, {.name = "q_k_v"});
-  f(r.of_dp, {.name = "do_of_dp"});
-  f(r.of_dv, {.name = "p_do_of_dv"});
-  f(r.ds, {.name = "ds"});
-  f(r.dq_db, {.name = "dq_db", .role = measured});
-  f(r.dk_db, {.name = "dk_db", .role = measured});
-  f(r.dv_db, {.name = "dv_db", .role = measured});
-}
-
 struct AccumulateRow {
   std::string experiment{};
   Value result{};
