@@ -142,7 +142,9 @@ std::string unknown_word(const CLI::App& app, const std::vector<std::string>& wo
   for (const auto* topic : app.get_subcommands({})) topics.push_back(topic->get_name());
   if (topics.empty())
     return fmt::format("'{}' is not the value of any option{}", word,
-                       app.get_option_no_throw("--model") ? "; a model is named by --model" : "");
+                       app.get_option_no_throw("--save")    ? "; a model is named by --model, a run's folder by --save"
+                       : app.get_option_no_throw("--model") ? "; a model is named by --model"
+                                                            : "");
   return fmt::format("there is no '{}'; choose from {}{}", word, joined(topics), did_you_mean(word, topics));
 }
 

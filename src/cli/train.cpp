@@ -43,7 +43,8 @@ RunCommand train(CLI::App& app, Common& common) {
   app.add_option("--save-hf", s.hugging_face,
                  "Folder for the trained weights as a Hugging Face model: config.json, model.safetensors (FP32)")
       ->type_name("DIR");
-  add_flag(app, "--resume", s.resume, "Continue from the newest checkpoint in --save; with more --steps than it was made for, extend it");
+  add_flag(app, "--resume", s.resume,
+           "Continue from the newest checkpoint in --save, with its model and settings; with more --steps than it was made for, extend it");
   add_flag(app, "--switch-precision", s.switch_precision, "With --resume: go on in another --precision or --scales than the checkpoint's");
   app.add_option("--prompt", s.prompt, "Start of the sampled text")
       ->type_name("TEXT")
@@ -74,7 +75,15 @@ RunCommand train(CLI::App& app, Common& common) {
     studies::TrainRun& r = a->study;
     check(!a->text.empty() || !a->tokens.empty(), Code::bad_argument, "--text FILE or --tokens FILE is needed");
     const bool bytes = !a->text.empty();
-    if (bytes && a->model.vocab == 0 && r.init.empty()) {
+    constexpr const char* shapes[] = {"--model", "--layers", "--width", "--heads", "--kv-heads", "--ffn", "--vocab"};
+    const auto named = [&app](const std::string& option) {
+      const CLI::Option* o = app.get_option_no_throw(option);
+      return o && o->count() > 0;
+    };
+    const bool names_model = std::ranges::any_of(shapes, named);
+    const bool goes_on = r.resume && !r.folder.empty() && studies::go_on_as_checkpoint(r, named, names_model || !r.init.empty());
+    const bool has_model = goes_on && !names_model;
+    if (bytes && a->model.vocab == 0 && r.init.empty() && !has_model) {
       const engine::Decoder named = engine::model_described(a->model.name);
       const bool as_its_file_says = !engine::plain_of(named);
       check(!as_its_file_says || named.vocab == 256, Code::bad_argument,
@@ -85,9 +94,9 @@ RunCommand train(CLI::App& app, Common& common) {
     if (r.documents && app.count("--prompt") == 0) r.prompt.clear();
     r.format = bytes ? engine::TokenFormat::text : a->tokens_type;
     if (r.init.empty()) {
-      r.recipe.model = a->model.model();
+      if (!has_model) r.recipe.model = a->model.model();
     } else {
-      for (const char* shape : {"--model", "--layers", "--width", "--heads", "--kv-heads", "--ffn", "--vocab"})
+      for (const char* shape : shapes)
         check(app.count(shape) == 0, Code::bad_argument, "{}: the folder of --init describes the model; leave {} out", shape, shape);
       r.recipe.model = studies::model_of_init(r.init);
       check(!bytes || r.recipe.model.vocab == 256, Code::bad_argument,

@@ -462,8 +462,8 @@ Value Eager::sum(const std::string& name, const Value& x) {
   return record(name, out, {x}, [shape = x.shape](const Value& g) { return Node::Gradients{view_of(g, shape, Layout::broadcast)}; });
 }
 
-Value Eager::softmax(const std::string& name, Value x) {  // backward: grad · output, then the rows' sums of it
-  if (autocast_) x = cast(name + " input as fp32", x, DType::f32);
+Value Eager::softmax(const std::string& name, Value x, Kept kept) {  // backward: grad · output, then the rows' sums of it
+  if (autocast_ && kept == Kept::by_autocast) x = cast(name + " input as fp32", x, DType::f32);
   Value out = fresh(name, x.dtype, x.shape);
   const std::int64_t columns = last(x.shape), rows = x.shape.count() / columns;
   softmax_ran(rows, columns, x.dtype, false);

@@ -71,7 +71,8 @@ class Eager : public Engine {
   Value row_sum(const std::string& name, const Value& x);
   Value row_mean(const std::string& name, const Value& x);
   Value sum(const std::string& name, const Value& x);
-  Value softmax(const std::string& name, Value x);
+  enum class Kept : std::uint8_t { by_autocast, in_its_type };  // a call that names its dtype is left alone by autocast
+  Value softmax(const std::string& name, Value x, Kept = Kept::by_autocast);
   Value every_second(const Value& x);  // x[..., 0::2], a view
   Value stacked(const std::string& name, const Value& a, const Value& b);
   Value embedding(const std::string& name, const Parameter& table, Shape tokens, std::int64_t width);

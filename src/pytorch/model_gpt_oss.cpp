@@ -81,7 +81,7 @@ Value Model::attend_of_gpt_oss(const BlockWeights& w, const Value& x) {
     scores = torch.masked("scores, masked", scores, mask);
     Value with = torch.with_sinks("scores and sinks", scores, w.sinks);
     with = torch.subtract("scores less the largest", with, torch.row_maximum("largest score", with));
-    const Value shares = torch.softmax("weights and those of sinks", with);
+    const Value shares = torch.softmax("weights and those of sinks", with, Eager::Kept::in_its_type);
     scores = torch.cast("weights as values", torch.without_sinks(shares), values.dtype);
     joined = torch.heads_joined("heads joined", torch.matmul("output", scores, values), {m.batch, m.len, m.heads * dim});
   }
@@ -91,7 +91,8 @@ Value Model::attend_of_gpt_oss(const BlockWeights& w, const Value& x) {
 Value Model::experts_of_gpt_oss(const BlockWeights& w, const Value& h, Eager::Visit pass) {
   const std::int64_t pairs = m.batch * m.len * m.experts_of_token;  // pairs of a token and one of its experts
   const Value logits = product("router", h, w.router);
-  const Value weights = torch.softmax("weights of experts", torch.best("routing's best", logits, m.experts_of_token));
+  const Value weights =
+      torch.softmax("weights of experts", torch.best("routing's best", logits, m.experts_of_token), Eager::Kept::in_its_type);
   const Value sorted = torch.make("experts of pairs, sorted", DType::i64, {pairs}),
               order = torch.make("order of pairs", DType::i64, {pairs});
   const Value selected = torch.gathered("tokens of pairs", h, {pairs, m.width});

@@ -198,7 +198,7 @@ struct Text {
     const auto lines = look.columns > 0 ? chart_lines(c, look.columns) : chart_lines(c);
     if (lines.empty()) return;
     gap();
-    line(c.choice.empty() ? c.title : c.title + ": " + c.choice, bold);
+    for (const std::string& part : lines_of(c.choice.empty() ? c.title : c.title + ": " + c.choice, look.columns)) line(part, bold);
     for (const auto& l : lines)
       for (const auto& part : fits(columns_of(l) + 2) ? std::vector{l} : lines_of(l, look.columns - 2)) line("  " + part);
     gap();

@@ -23,7 +23,7 @@ TEST_F(ModelProgram, LogitsOfSixteenBitsTakeLessAndTrain) {
   EXPECT_NE(rounded["validation_loss"], exact["validation_loss"]);
   EXPECT_NEAR(rounded["validation_loss"].get<double>(), exact["validation_loss"].get<double>(), 0.02);
   EXPECT_EQ(rounded["peak_bytes"], rounded["forecast_peak_bytes"]);
-  refused(train + "--resume --save " + at("run"), 2, "was trained with logits \"half\", this run asks for \"whole\"");
+  refused(train + "--logits whole --resume --save " + at("run"), 2, "was trained with logits \"half\", this run asks for \"whole\"");
 }
 
 TEST_F(ModelProgram, TrainingFindsTheLevelsThatFit) {

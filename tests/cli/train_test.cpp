@@ -55,6 +55,23 @@ TEST_F(TrainProgram, AFinishedRunIsExtended) {
   refused(save + "--steps 60 --lr 0.5 --resume", 2, "was trained with lr");
 }
 
+TEST_F(TrainProgram, ARunGoesOnWithItsOwnSettingsAndModel) {
+  put("text.txt", std::string(3000, 'a') + std::string(3000, 'b'));
+  const std::string run = "train --device cpu --threads 1 --validate 1 --text " + at("text.txt") + " --save " + at("own") + " ";
+  const std::string settings = "--layers 1 --width 32 --heads 2 --len 32 --batch 2 --lr 0.01 --masters halves --precision bf16 ";
+  const Json whole = answer(run + settings + "--steps 6");
+  fs::remove(at("own") + "/step-00000006.safetensors");
+  answer(run + settings + "--steps 4");
+  const Json again = answer(run + "--resume");  // it was to have 4 steps
+  EXPECT_EQ(again["step"], 4);
+  const Json more = answer(run + "--resume --steps 8");
+  EXPECT_EQ(more["step"], 8);
+  EXPECT_EQ(more["peak_bytes"], whole["peak_bytes"]);
+  refused(run + "--resume --steps 8 --len 64", 2, "was trained with len 32, this run asks for 64");
+  refused(run + "--resume --steps 8 --width 64", 1, "is a checkpoint of another model");
+  refused("train --resume " + at("own"), 2, "a run's folder by --save");
+}
+
 TEST_F(TrainProgram, TwoCurvesAreCompared) {
   ASSERT_EQ(run(base_ + "--steps 20 --log-every 5").code, 0);
   ASSERT_EQ(run(base_ + "--steps 20 --lr 0.01 --log-every 10").code, 0);
@@ -103,7 +120,8 @@ TEST_F(TrainProgram, DocumentsArePackedAndSaidSo) {
   const Json ranks = answer(packed + "--steps 20 --ranks 2 --shard gradients");
   const Json micros = answer(packed + "--steps 20 --micro-batches 2");
   EXPECT_EQ(ranks["rows"].back()["loss"], micros["rows"].back()["loss"]) << "whichever ranks take them";
-  refused(base_ + "--save " + at("run") + " --steps 20 --resume", 2, "was trained with documents \"lines\", this run asks for none");
+  refused(base_ + "--documents paragraphs --save " + at("run") + " --steps 20 --resume", 2,
+          "was trained with documents \"lines\", this run asks for \"paragraphs\"");
   refused(packed + "--steps 1 --ranks 2 --split-tokens", 2, "leave --split-tokens out");
   refused(base_ + "--documents line --steps 1", 2, "did you mean 'lines'?");
   refused(base_ + "--documents token:256 --steps 1", 2, "beyond the vocabulary of 256");

@@ -85,6 +85,20 @@ TEST(PyTorchDrySteps, RanksShareMomentsByWholeParameters) {
   EXPECT_NEAR(all - one, 8 * (n - largest), 1 << 20);
 }
 
+// gpt-oss's softmax names its dtype, so autocast leaves it in 16 bits.
+TEST(PyTorchDrySteps, AdaptersOfGptOssKeepWeightsOfAttentionIn16Bits) {
+  LanguageModel m;
+  make_gpt_oss(m);
+  m.batch = 1, m.len = 256, m.lora = 8, m.precision = {DType::bf16};
+  std::size_t found = 0;
+  for (const Component& c : account(m, 0, Detail::components).account.components) {
+    if (c.name.find("weights and those of sinks") == std::string::npos || c.phase != name_of(Phase::saved)) continue;
+    EXPECT_EQ(c.dtype, "bf16") << c.name;
+    ++found;
+  }
+  EXPECT_EQ(found, 1u) << "those of all blocks are one component";
+}
+
 // A temporary of Muon's is of one matrix: its moments are half of AdamW's where matrices are most of a model.
 TEST(PyTorchDrySteps, MuonAndLionKeepOneMoment) {
   LanguageModel m;

@@ -142,6 +142,18 @@ TEST(Render, TextIsNoWiderThanTheTerminal) {
   }
 }
 
+TEST(Render, AChartsTitleKeepsTheColumns) {
+  Record r;
+  r.add({Chart{"Relative error of the running sum (each line is scaled to itself; beside it its first and last error)",
+               "part",
+               "",
+               Unit::none,
+               false,
+               {{"fp32", {{0, 1}, {1, 2}, {2, 3}}}}}});
+  std::istringstream lines(render_text(r, {.columns = 60}));
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(columns_of(line), 60u) << line;
+}
+
 // Rows that the first column does not tell apart are named by as many columns as it takes, in every piece of the table.
 TEST(Render, PiecesOfATableNameTheirRows) {
   Table t{"rows", "", {{"variant"}, {"len"}, {"milliseconds_forward"}, {"milliseconds_backward"}, {"bytes_at_the_peak"}}, {}};

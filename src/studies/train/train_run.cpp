@@ -221,6 +221,25 @@ engine::Decoder model_of_init(const std::string& folder) {
   return engine::pretrained_model(folder);
 }
 
+bool go_on_as_checkpoint(TrainRun& r, const std::function<bool(const std::string& option)>& named, bool names_model) {
+  const auto newest = engine::newest_checkpoint(r.folder);
+  if (!newest) return false;
+  RowObject settings;
+  try {
+    const auto described = engine::describe_checkpoint(*newest);
+    settings = parse_json_or_discard<RowObject>(described.position.settings);
+    if (!names_model) r.recipe.model = described.model;
+  } catch (const Error&) { return false; }  // going on from it says what is wrong
+  if (!settings.is_object()) return true;
+  describe(r, [&](auto& member, const Description& d) {
+    const std::string_view name = d.name;
+    const bool of_its_own = name == "micro_batches" || (name == "warmup" && named("--steps")) || (name == "scales" && r.switch_precision);
+    if (d.role != Role::asked || of_its_own || named(first_option_of(d))) return;
+    if (const auto at = settings.find(d.name); at != settings.end()) read_member(*at, member);
+  });
+  return true;
+}
+
 std::optional<Precision> precision_of_checkpoint(const std::string& folder) {
   const auto newest = engine::newest_checkpoint(folder);
   if (!newest) return {};
