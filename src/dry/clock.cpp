@@ -126,6 +126,16 @@ double bytes_of_lists(const Launch& l, std::string_view name) {
   return std::min(double(l.reached_bytes) * moved / lists, double(l.grid[0]) * piece * element * moved);
 }
 
+// What a rank sends of a collective: an all-reduce is a reduction, of which each rank gets a part, and a gather of the parts. The record has a gather's
+// part, and the whole of the others.
+double sent_bytes(const Collective& c, std::string_view name) {
+  const double others = c.ranks > 1 ? c.ranks - 1.0 : 0, bytes = double(c.bytes);
+  if (has(name, "AllReduce")) return 2 * others / std::max(c.ranks, 1u) * bytes;
+  if (has(name, "AllGather")) return others * bytes;
+  if (has(name, "ReduceScatter")) return others / std::max(c.ranks, 1u) * bytes;
+  return others > 0 ? bytes : 0;
+}
+
 double blocks_of(const Launch& l) { return double(l.grid[0]) * l.grid[1] * l.grid[2]; }
 
 double bytes_of(const Launch& l, std::string_view name) {
@@ -188,8 +198,7 @@ class Running {
     give({Part::copies, 0, c.device, c.stream, {std::int64_t(c.bytes), std::int64_t(c.way)}, {s, 1, 0, bytes}}, c.graph);
   }
   void operator()(const Head&, const Collective& c) {
-    const double share = c.ranks > 1 ? 2.0 * (c.ranks - 1) / c.ranks : 0;
-    const double s = rates_.collective_s + share * double(c.bytes) / rates_.link_bytes_per_s;
+    const double s = rates_.collective_s + sent_bytes(c, process_.name(c.name)) / rates_.link_bytes_per_s;
     give({Part::collectives, c.name, c.device, c.stream, {std::int64_t(c.bytes)}, {s, 1, 0, double(c.bytes)}}, c.graph);
   }
   void operator()(const Head&, const EventEntry& e) {

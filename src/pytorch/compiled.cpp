@@ -190,6 +190,7 @@ Value Compiled::block(int layer, const Value& x, const BlockParameters& p, std::
   layer_ = layer;
   auto kept = std::make_shared<Kept>();
   Value out;
+  give(What::block);
   if (keeps != Keeps::all) {
     out = forward_in_passing(x);
   } else {
@@ -206,9 +207,11 @@ Value Compiled::block(int layer, const Value& x, const BlockParameters& p, std::
     layer_ = layer;
     if (keeps == Keeps::input_on_host) kept->x = stream("a checkpoint's input, back from the host", type);
     if (keeps != Keeps::all) {
+      give(What::block);
       const Value made = forward(*kept, p, Residual::branch);
       const Value gate = hidden("gate, made again"), up = hidden("up, made again"), act = hidden("product, made again");
     }
+    give(What::block_backward);
     std::vector<Collected> all;
     Value dx = backward(*kept, p, g, all);
     for (const Parameter* a : adapters) gradient(*a, all);
@@ -261,16 +264,19 @@ Value Compiled::model(const Ends& ends, const std::vector<BlockParameters>& bloc
   auto all = std::make_shared<All>();
   const DType type = s_.casts ? DType::f32 : s_.low;
   Value x = stream("embedded tokens", type);
+  give(What::embedding);
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     layer_ = int(i);
     Kept k;
     k.x = x;
+    give(What::block);
     x = forward(k, blocks[i], i == 0 ? Residual::branch : Residual::stream);
     all->kept.push_back(std::move(k));
   }
   layer_ = -1;
   all->x = x;
   x = {};
+  give(What::end);
   all->root = per_row("final norm 1/rms");
   all->h = stream("final norm", s_.low);
   if (s_.casts) all->copy = tensor("head as " + std::string(name_of(s_.low)), s_.low, ends.head->value.shape);
@@ -286,6 +292,7 @@ Value Compiled::model(const Ends& ends, const std::vector<BlockParameters>& bloc
   loss.node->backward = [this, all, ends, blocks, count](const Value&) {
     std::vector<Collected> gradients;
     torch_.touch_workspace();
+    give(What::end_backward);
     all->maximum = {}, all->sum = {};
     {
       const Value narrow = s_.casts ? tensor("gradient of the head", s_.low, ends.head->value.shape) : gradient(*ends.head, gradients);
@@ -301,6 +308,7 @@ Value Compiled::model(const Ends& ends, const std::vector<BlockParameters>& bloc
     all->root = {};
     for (std::size_t i = blocks.size(); i-- > 0;) {
       layer_ = int(i);
+      give(What::block_backward);
       backward_in_model(all->kept[i], blocks[i], work, gradients, i + 1 == blocks.size(), i == 0);
     }
     layer_ = -1;
@@ -308,6 +316,7 @@ Value Compiled::model(const Ends& ends, const std::vector<BlockParameters>& bloc
       const Value more = tensor("gradient of the embedding", ends.embedding->value.dtype, ends.embedding->value.shape);
     else
       gradient(*ends.embedding, gradients);
+    give(What::embedding_backward);
     work = {};
     all->x = {};
     hand_over(gradients);

@@ -38,6 +38,10 @@ class Compiled {
   Value model(const Ends&, const std::vector<BlockParameters>&);  // the loss
 
  private:
+  struct Given;  // compiled_launches.cpp
+  enum class What : std::uint8_t { embedding, block, end, end_backward, block_backward, embedding_backward };
+  void give(What);  // to the card, where launches are recorded
+
   enum class Residual : std::uint8_t { branch, stream };  // what is kept of attention's end: its product, or the stream after it
   struct Kept {
     Value x, r1, h1, q, k, v, out, lse, seed, offset, joined, branch, middle, r2, h2, gate, up, act;

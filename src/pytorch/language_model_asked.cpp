@@ -105,9 +105,13 @@ std::string why_not_timed(const LanguageModel& m) {
   if (m.until != Until::update) return "a part of a step is not timed";
   if (m.family != Family::llama)
     return "the steps of GPT-2, Gemma and models of experts are not timed here; headroom forecast -- CMD times a program";
-  if (m.gpus > 1) return "what several GPUs send to each other is not timed here; headroom forecast -- CMD times a program on them";
-  if (m.compile != Compile::none) return "kernels that torch.compile makes are not timed here; headroom forecast -- CMD times a program";
-  if (m.adam > Adam::eight_bit && m.adam != Adam::sgd) return "this optimizer is not timed here";
+  if (m.shares_update())
+    return "what ZeroRedundancyOptimizer sends after an update is not timed here; headroom forecast -- CMD times a program";
+  if (m.compile != Compile::none && (m.lora > 0 || m.loss != Loss::whole))
+    return "what torch.compile makes of adapters and of losses in parts is not timed here; headroom forecast -- CMD times a program";
+  if (m.adam == Adam::offloaded) return "an update on the host is not timed here: how fast a host computes is not known";
+  if (m.adam == Adam::muon || m.adam == Adam::adafactor)
+    return "the many small kernels of Muon and Adafactor are not timed here; headroom forecast -- CMD times a program";
   if (m.in_backward) return "an optimizer's step inside backward is not timed here";
   if (m.offload_inputs) return "checkpoints on the host are not timed here";
   return "";

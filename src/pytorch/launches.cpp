@@ -34,6 +34,8 @@ Named named(Kernel k) {
     case Kernel::norm: return {"vectorized_layer_norm_kernel", 1024};
     case Kernel::norm_backward: return {"layer_norm_grad_input_kernel", 1024};
     case Kernel::norm_weights: return {"GammaBetaBackwardCUDAKernel", 1024};
+    case Kernel::generated: return {"triton_poi_fused", 1024};
+    case Kernel::generated_sums: return {"triton_per_fused", 1024};
     case Kernel::other: return {"one of PyTorch's kernels", 1024};
   }
   return {};
@@ -44,6 +46,7 @@ Named named(Kernel k) {
 Launches::Launches(Precision precision, int sm) : precision_(precision), sm_(sm) {}
 
 void Launches::enter(Phase p) {
+  if (p == Phase::optimizer) await_collectives();
   record_.mark("phase", p == Phase::backward ? "backward" : p == Phase::optimizer ? "optimizer" : "forward", 0);
 }
 void Launches::end_step() { record_.mark("step", "AdamW", ++steps_); }
@@ -139,6 +142,36 @@ void Launches::list(const char* functor, std::int64_t numbers, DType t, int of, 
 void Launches::fused_adam(std::int64_t numbers, DType t) {
   list("BinaryOpScalar", 1, DType::f32, 1, 1);  // the step counts
   lists(fmt::format("multi_tensor_apply_kernelFusedAdamMathFunctor{}Li4E", in_names(t)), double(numbers), bytes_of(double(numbers), t) * 4);
+}
+
+std::uint32_t Launches::collective(const char* name, double bytes, std::int64_t ranks, std::uint32_t stream, Begins begins) {
+  const auto event = [&](dry::EventDone done, std::uint32_t on, std::uint32_t number) {
+    record_.add(dry::EventEntry{.done = done, .device = 0, .stream = on, .event = number});
+  };
+  if (begins == Begins::after_work) {
+    event(dry::EventDone::record, 0, ++events_);
+    event(dry::EventDone::stream_waits, stream, events_);
+  }
+  dry::Collective c{};
+  c.stream = stream;
+  c.name = record_.name(name);
+  c.ranks = std::uint32_t(ranks);
+  c.peer = -1;
+  c.bytes = std::uint64_t(bytes);
+  record_.add(c);
+  event(dry::EventDone::record, stream, ++events_);
+  collectives_.push_back(events_);
+  return events_;
+}
+
+void Launches::await(std::uint32_t event) {
+  if (event == 0) return;
+  record_.add(dry::EventEntry{.done = dry::EventDone::stream_waits, .device = 0, .stream = 0, .event = event});
+  std::erase(collectives_, event);
+}
+
+void Launches::await_collectives() {
+  while (!collectives_.empty()) await(collectives_.back());
 }
 
 }  // namespace headroom::pytorch

@@ -3,6 +3,7 @@
 // with PyTorch 2.11.
 #pragma once
 #include <cstdint>
+#include <vector>
 
 #include "base/tensor.h"
 #include "dry/write.h"
@@ -18,7 +19,9 @@ enum class Kernel : std::uint8_t {
   reducing,            // sums of rows or columns
   norm,                // F.rms_norm
   norm_backward,
-  norm_weights,  // the gradient of its weights
+  norm_weights,    // the gradient of its weights
+  generated,       // by torch.compile: elementwise
+  generated_sums,  // the same with sums of rows
   other
 };
 
@@ -39,6 +42,12 @@ class Launches {
   void list(const char* functor, std::int64_t numbers, DType, int lists, int read);
   void fused_adam(std::int64_t numbers, DType);
 
+  // Other ranks: what this rank contributes to a collective, on a stream of its own. It begins when the work before it is done, or at once.
+  enum class Begins : std::uint8_t { at_once, after_work };
+  std::uint32_t collective(const char* name, double bytes, std::int64_t ranks, std::uint32_t stream, Begins);  // an event: its end
+  void await(std::uint32_t event);  // work that follows waits for it; 0: for nothing
+  void await_collectives();         // for all
+
   const dry::RecordWriter& written() const { return record_; }
 
  private:
@@ -49,6 +58,8 @@ class Launches {
   int sm_;
   dry::RecordWriter record_;
   std::int64_t steps_ = 0;
+  std::uint32_t events_ = 0;
+  std::vector<std::uint32_t> collectives_;  // events that nothing has waited for
 };
 
 }  // namespace headroom::pytorch

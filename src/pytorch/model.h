@@ -33,7 +33,8 @@ struct Group {
   std::vector<Parameter> params;        // gathered; without bytes in between
   std::int64_t shard = 0, trained = 0;  // numbers of one rank; those that are trained
   bool whole = false;
-  Value arriving, reduced;  // what all ranks have sent; the gradient's shard
+  std::uint32_t gathers = 0;  // the event behind its gather, where launches are recorded
+  Value arriving, reduced;    // what all ranks have sent; the gradient's shard
 };
 
 class Model {

@@ -1,5 +1,6 @@
 // Several GPUs: FSDP2's shards and DDP's buckets.
 #include <algorithm>
+#include <memory>
 #include <numeric>
 #include <utility>
 
@@ -67,12 +68,19 @@ void Model::begin_gather(Group& g) {
     g.arriving = torch.make("gathered weights", low, {m.gpus, g.shard});
   }
   torch.memory().on_stream(0);
+  torch.launched([&](Launches& to) {  // FSDP2's stream of gathers does not wait for the blocks' work
+    g.gathers = to.collective("ncclAllGather", double(g.shard) * double(size_of(low)), m.gpus, 1, Launches::Begins::at_once);
+  });
 }
 void Model::gather(Group& g, When when) {
   begin_gather(g);
   if (!g.arriving) return;
   for (Parameter& p : g.params) p.value.storage->refill();
   g.whole = true;
+  torch.launched([&](Launches& to) {  // and the whole is copied into each parameter
+    to.await(g.gathers);
+    to.kernel(Kernel::other, g.shard * m.gpus, 2 * double(g.shard * m.gpus) * double(size_of(low)));
+  });
   if (when == When::forward) left_over = std::move(g.arriving);  // what was left before goes now, in PyTorch 2.11
   g.arriving = {};
 }
@@ -88,6 +96,11 @@ void Model::scatter(Group& g) {
   scattered = {};
   Value sent = torch.make("gradients to be scattered", held, {m.gpus, g.trained});
   grads.clear();
+  torch.launched([&](Launches& to) {
+    const double whole = double(g.trained) * double(m.gpus);
+    to.kernel(Kernel::other, g.trained * m.gpus, whole * double(size_of(low) + size_of(held)));
+    to.collective("ncclReduceScatter", whole * double(size_of(held)), m.gpus, 2, Launches::Begins::after_work);
+  });
   torch.memory().on_stream(2);
   Value mine = torch.make("gradient, this rank's part", held, {g.trained});
   torch.memory().on_stream(0);
@@ -129,7 +142,15 @@ void Model::make_buckets() {
     const Value bucket = torch.make("gradients' bucket", type, {numbers});
     torch.memory().becomes(*bucket.storage, "gradients' bucket", Phase::gradient);
     standing.push_back(bucket);
-    for (Parameter* p : members) *p->grad = {bucket.storage, type, p->value.shape, Layout::view, nullptr};
+    const auto missing = std::make_shared<std::size_t>(members.size());
+    for (Parameter* p : members) {
+      *p->grad = {bucket.storage, type, p->value.shape, Layout::view, nullptr};
+      *p->arrived = [this, missing, all = members.size(), bytes = double(numbers) * double(size_of(type))] {
+        if (--*missing > 0) return;
+        *missing = all;
+        torch.launched([&](Launches& to) { to.collective("ncclAllReduce", bytes, m.gpus, 1, Launches::Begins::after_work); });
+      };
+    }
     members.clear(), numbers = 0, most = others;
   };
   for (auto p = trained.rbegin(); p != trained.rend(); ++p) {

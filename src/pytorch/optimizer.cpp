@@ -104,17 +104,21 @@ void Optimizer::launch(Launches& to) const {
       to.list("BinaryOpScalarList", numbers, t, 1, 1);
       to.list("BinaryOpScalar", numbers, t, 1, 1);
       return to.list("PointwiseOpScalarList", numbers, t, 3, 3);
+    case Adam::paged:      // while its pages are on the card
     case Adam::eight_bit:  // a kernel for each parameter: it reads the gradient, and reads and writes parameter and two moments
       for (const Shape& s : updated_) {
         const double moments = s.count() < in_8_bits ? 16 : 4;
         to.kernel(Kernel::other, s.count(), double(s.count()) * (3 * double(size_of(t)) + moments));
       }
       return;
-    case Adam::paged:
+    case Adam::lion:
+    case Adam::lion_8bit:  // the same with one moment
+      for (const Shape& s : updated_)
+        to.kernel(Kernel::other, s.count(),
+                  double(s.count()) * (3 * double(size_of(t)) + (adam_ == Adam::lion || s.count() < in_8_bits ? 8 : 2)));
+      return;
     case Adam::offloaded:
     case Adam::muon:
-    case Adam::lion:
-    case Adam::lion_8bit:
     case Adam::adafactor: return;
   }
 }

@@ -102,6 +102,25 @@ TEST_F(Clockwork, TwoStreamsRunBesideEachOtherUnlessAnEventSaysOtherwise) {
   EXPECT_NEAR(us(behind), 210, 1e-6) << "the host issues one launch, the other meanwhile";
 }
 
+// Of four ranks: an all-reduce of 100 KB sends three quarters of it twice, a scatter of sums once; a gather of parts of 25 KB sends three parts.
+TEST_F(Clockwork, ACollectiveTakesWhatARankSends) {
+  const auto us_of = [&](const char* name, std::uint64_t bytes) {
+    w = ProgramRecord();
+    return us(timed([&] {
+      Collective c{};
+      c.name = w.name(name);
+      c.ranks = 4;
+      c.bytes = bytes;
+      w.add(c);
+      wait();
+    }));
+  };
+  EXPECT_NEAR(us_of("ncclAllReduce", 100'000), 10 + 150, 1e-6);
+  EXPECT_NEAR(us_of("ncclReduceScatter", 100'000), 10 + 75, 1e-6);
+  EXPECT_NEAR(us_of("ncclAllGather", 25'000), 10 + 75, 1e-6);
+  EXPECT_NEAR(us_of("ncclBroadcast", 100'000), 10 + 100, 1e-6);
+}
+
 TEST_F(Clockwork, SmallWorkIsLimitedByTheHost) {
   const auto t = timed([&] {
     for (int i = 0; i < 10; ++i) kernel(1000);
