@@ -21,7 +21,7 @@ from typing import Any, Generic, NoReturn, Optional, Sequence, Tuple, TypeVar
 from . import arrays, words
 from . import library as lib
 
-Array = TypeVar("Array")  # of NumPy, CuPy, JAX, torch, or what speaks DLPack; results belong to q's library
+Array = TypeVar("Array")  # an array of NumPy, CuPy, JAX, torch, or what speaks DLPack; results belong to q's library
 
 _SAID = {"sink": "sink", "cu_q": "cu_seqlens_q", "cu_k": "cu_seqlens_k", "pages": "pages"}  # what callers call them
 _MASKS = {"full": 0, "causal": 1, "window": 2}

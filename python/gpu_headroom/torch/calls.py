@@ -91,14 +91,14 @@ class _Call:
         saved = arrays_attention.bytes_of("headroom_attention_saved_bytes", context, self.problem)
         if saved:
             raise ValueError(f"variant '{variant}' keeps {saved} bytes beside q, k, v, o and lse: gpu_headroom.torch serves flash variants")
-        self.workspace = [  # of forward and of backward, which a cache in pages and fp8 do not have
+        self.workspace = [  # forward's, and backward's: a cache in pages and fp8 have none
             0 if i and (pages_of_sequence or fp8) else arrays_attention.bytes_of("headroom_attention_workspace_bytes", context, self.problem, i)
             for i in (0, 1)
         ]
         self.more = has_sink or documents > 0 or pages_of_sequence > 0 or dropout != 0
         o = like(torch.empty((batch, heads, len_q, dim) if heads_first else (batch, len_q, heads, dim), device="meta"), heads_first, dim_v, order)
         self.o_shape, self.o_stride, self.lse_shape = tuple(o.shape), o.stride(), (batch, heads, len_q)
-        self.one = torch.empty(1, dtype=torch.float32, device=device).expand(self.lse_shape)  # of which LSE is the like: the cheapest way to make one
+        self.one = torch.empty(1, dtype=torch.float32, device=device).expand(self.lse_shape)  # LSE is made like it: the cheapest way to make one
         self.ready = {}, {}  # forward and backward, by strides
         self.run = lib.library().headroom_attention_call_run
 

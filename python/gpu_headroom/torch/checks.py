@@ -27,7 +27,7 @@ def _misfit(q, k, v, attn_mask, dropout_p, scale, enable_gqa, layout, paged=Fals
     for name, t in (("q", q), ("k", k), ("v", v)):
         if not isinstance(t, torch.Tensor):
             return TypeError, f"{name} is a {type(t).__name__}, not a tensor"
-        if t.device.type not in KINDS and t.device.type != "meta":  # of meta tensors: shapes alone
+        if t.device.type not in KINDS and t.device.type != "meta":  # meta tensors have shapes alone
             return ValueError, f"{name} is on {t.device}: served are cpu and cuda"
         if t.dtype not in NAMES:
             return TypeError, f"{name} is {t.dtype}: served are {_SERVED}"

@@ -84,7 +84,7 @@ class _CallFolder:
         shutil.rmtree(self.path, ignore_errors=True)
 
 
-_LEAST_NUMBER = 1 << 20  # of bytes that are meant as bytes
+_LEAST_NUMBER = 1 << 20  # a number of bytes that is meant as bytes is at least this
 _MOST_STEPS = 1 << 20
 
 
@@ -142,7 +142,7 @@ def _check_call(function: Any, args: Any, kwargs: Any, own: Dict[str, Any]) -> N
         raise TypeError(f"forecast: a call of {name} runs nothing yet (async or yield); give a function that runs it to its end")
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # of a built-in one nothing is known
+    except (TypeError, ValueError):  # nothing is known of a built-in one
         return
     try:
         signature.bind(*args, **kwargs)
@@ -222,7 +222,7 @@ def forecast(
             except BaseException:  # as Ctrl-C
                 child.kill()
                 raise
-    err = "".join(line for line in err.splitlines(keepends=True) if results not in line)  # that file is gone
+    err = "".join(line for line in err.splitlines(keepends=True) if results not in line)  # the file of results is gone
     if not out.strip():
         _raise_for(child.returncode, err)
     answer = json.loads(out)

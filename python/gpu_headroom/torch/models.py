@@ -93,7 +93,7 @@ class _Said:
     def __init__(self):
         self.before = self.after = None
         self.documents = []  # (how, tensor or (size, padding on the left, positions or None for those in the sequence))
-        self.positions = None  # that the function being read counts by, where they begin anew in each document
+        self.positions = None  # positions that the function being read counts by, if they begin anew in each document
         self.reason = None
 
 

@@ -18,7 +18,7 @@ from .imports import when_imported
 from .transforms import NO_FORWARD_MODE
 
 _torchs = torch.nn.functional.scaled_dot_product_attention
-_naming = threading.Lock()  # of what follows, and of the name in torch.nn.functional
+_naming = threading.Lock()  # guards what follows, and the name in torch.nn.functional
 _replacing = []  # the innermost last
 _under_torchs_name = 0  # calls that run now and look the name up
 
@@ -187,7 +187,7 @@ def _leave(reason, seen, query, key, value, attn_mask, dropout_p, is_causal, sca
 
 def _causal_bias(attn_mask, q, k):
     """(align, reason) of torch's own causal biases; reason None: served. None for every other mask."""
-    module = sys.modules.get("torch.nn.attention.bias")  # whose import takes seconds: without it there is no such bias
+    module = sys.modules.get("torch.nn.attention.bias")  # its import takes seconds: without it there is no such bias
     if module is None or not isinstance(attn_mask, module.CausalBias):
         return None
     if (attn_mask.seq_len_q, attn_mask.seq_len_kv) != (q.shape[-2], k.shape[-2]):
@@ -234,7 +234,7 @@ def _order_as_torchs(q, k, v, attn_mask, is_causal, scale, enable_gqa):
     return ORDERS.index(tuple(sorted(range(3), key=lambda d: -strides[d])))
 
 
-_known = {}  # of what was asked before: (call, ready, options)
+_known = {}  # (call, ready, options) of what was asked before
 
 
 def _sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):

@@ -111,7 +111,7 @@ class Comm:
         self._as_parameter_ = made
         self.gpus: str = ""
         self._asked, self._staging = gpus, int(staging_mb * 2**20)
-        self._gpu: Optional[torch.device] = None  # whose memory goes from card to card
+        self._gpu: Optional[torch.device] = None  # the card whose memory goes from card to card
         self.rank: int = lib.library().headroom_comm_rank(made)
         self.ranks: int = lib.library().headroom_comm_ranks(made)
         self._jobs: Optional["queue.SimpleQueue[Any]"] = None

@@ -16,10 +16,10 @@ class _Unit:
     def __init__(self, parameters: "List[torch.nn.Parameter]") -> None:
         self.parameters = parameters
         self.name = ""
-        self.missing = len(parameters)  # that backward has not come to
+        self.missing = len(parameters)  # parameters that backward has not come to
         self.work: Any = None  # while its gradients travel
         self.flat: Any = None
-        self.parts: "Sequence[torch.Tensor]" = []  # of flat, as the parameters are shaped
+        self.parts: "Sequence[torch.Tensor]" = []  # parts of flat, as the parameters are shaped
 
 
 def units_of(parameters: Sequence[torch.nn.Parameter], bucket_bytes: Optional[int]) -> "List[_Unit]":

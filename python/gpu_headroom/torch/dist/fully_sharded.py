@@ -22,8 +22,8 @@ class _Shared:
         self.begun: Optional[Work] = None  # a gathering that was begun before it is needed
         self.kept = False  # backward needs it again
         self.before: "List[_Shared]" = []  # those whose layers ran just before this one's
-        self.uses = 0  # of it, whose gradients have not come
-        self.sum: Optional[torch.Tensor] = None  # of gradients that came
+        self.uses = 0  # uses of it whose gradients have not come
+        self.sum: Optional[torch.Tensor] = None  # sum of the gradients that came
         self.work: Optional[Work] = None
         with torch.no_grad():
             parameter.data = self._rows(parameter.detach())[comm.rank].clone()

@@ -18,7 +18,7 @@ class _Lent:
     def __init__(self, name: str, parameter: torch.nn.Parameter, ranks: int, at: int) -> None:
         self.names, self.parameter, self.shape, self.count = [name], parameter, parameter.shape, parameter.numel()
         self.part = -(-self.count // ranks)
-        self.at = at  # of the part, among the unit's
+        self.at = at  # the part's place among the unit's
         self.places: "List[Tuple[torch.nn.Module, str]]" = []
         self.whole: Any = None
         self.rows: Any = None  # the whole's memory, [ranks, part]

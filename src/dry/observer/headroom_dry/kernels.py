@@ -231,7 +231,7 @@ class Kernels:
             if not prepared or prepared[1] == 2:
                 self.count(args[0])
                 self.say_routed()
-            inside.told = True  # of its own reads there is nothing more to say
+            inside.told = True  # its own reads need no more words
             try:
                 out = op._handle.redispatch_boxed(keyset & after, *args, **kwargs)
             except BaseException:

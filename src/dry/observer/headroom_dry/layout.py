@@ -41,7 +41,7 @@ def learn_from(memory, torch):
     def raw_of(frame):  # the address of what the interpreter calls a frame: since 3.11 a PyFrameObject points to it, after its f_back
         return id(frame) if sys.version_info < (3, 11) else numbers(read(memory, 32, id(frame)))[3]
 
-    def instructions(first):  # of the caller: candidates for the place of its instruction
+    def instructions(first):  # the caller's: candidates for the place of its instruction
         frame = frame_at(1)
         raw, code = read(memory, 256, raw_of(frame)), id(frame.f_code)
         if out.instruction_is_index:

@@ -11,7 +11,7 @@ import time
 from . import library
 
 MOST_STEPS = 10
-SHARE, LEAST_S, MOST_S = 0.05, 0.25, 5  # of the time that the program has taken so far
+SHARE, LEAST_S, MOST_S = 0.05, 0.25, 5  # share of the time that the program has taken so far
 GRACE_S = 0.5  # for the main thread to end the program by itself
 BEGUN = time.monotonic()
 

@@ -14,7 +14,7 @@ AT_MOST = 20  # steps, where peaks go on to differ
 PATIENCE_S = 10  # with what a program does at its end
 UPDATED_QUICKLY = 1 << 22  # bytes: a host updates them while a card computes a step
 AT_LEAST_WITH_GRAPHS = 4  # torch.compile's graphs: the first step compiles, the second warms up, the third captures
-values = None  # of values.Values, where values are observed
+values = None  # a values.Values, if values are observed
 
 _phases = []  # the open ones, innermost last; of the whole process
 _count = 0
@@ -146,7 +146,7 @@ def _capture_begin(run):
     @functools.wraps(run)
     def capture_begin(self, *args, **kwargs):
         global _captured_backward, _captured_step
-        _captured_backward = _captured_step = False  # of a capture that failed
+        _captured_backward = _captured_step = False  # the capture failed
         return run(self, *args, **kwargs)
     return capture_begin
 
