@@ -4,6 +4,7 @@
 
 #include "headroom/headroom.hpp"
 #include "tests/attention_fp8.h"
+#include "tests/capi/call.h"
 
 namespace headroom::capi {
 
@@ -20,6 +21,24 @@ inline headroom_attention_problem as_c(const attention::Problem& p, const char* 
   if (p.scale) out.scale = *p.scale, out.scale_given = 1;
   return out;
 }
+
+struct InBf16 {  // a call of the C interface whose tensors hold zeros
+  headroom_attention_problem p = as_c(attention::fp8_cases::fp8_problem(2, 1, 40, 50, 32, attention::Mask::causal(), 1));
+  std::vector<std::uint16_t> q = std::vector<std::uint16_t>(40 * 2 * 32), k = std::vector<std::uint16_t>(50 * 32), v = k, o = q;
+  std::vector<float> lse = std::vector<float>(2 * 40);
+
+  headroom_status forward(headroom_context* context, std::size_t workspace) {
+    Aligned memory(workspace);
+    const std::int64_t of_q[] = {1, 40, 2, 32}, of_k[] = {1, 50, 1, 32}, of_lse[] = {1, 2, 40};
+    headroom_attention_forward_arguments a{};
+    a.struct_size = sizeof a;
+    a.q = headroom_contiguous(q.data(), HEADROOM_BF16, 4, of_q), a.o = headroom_contiguous(o.data(), HEADROOM_BF16, 4, of_q);
+    a.k = headroom_contiguous(k.data(), HEADROOM_BF16, 4, of_k), a.v = headroom_contiguous(v.data(), HEADROOM_BF16, 4, of_k);
+    a.lse = headroom_contiguous(lse.data(), HEADROOM_F32, 3, of_lse);
+    a.workspace = memory.lend();
+    return headroom_attention_forward(context, &p, &a);
+  }
+};
 
 // O and LSE by the door, put in the place of what the op itself gave in `of_op`.
 inline Fp8Result by_door(const api::Context& context, const Fp8Case& c, const Fp8Inputs& in, Fp8Result of_op) {

@@ -27,24 +27,6 @@ TEST(CAttentionFp8, GivesTheOpsOwnBits) {
   }
 }
 
-struct InBf16 {  // a call whose tensors hold zeros
-  headroom_attention_problem p = as_c(fp8_problem(2, 1, 40, 50, 32, Mask::causal(), 1));
-  std::vector<std::uint16_t> q = std::vector<std::uint16_t>(40 * 2 * 32), k = std::vector<std::uint16_t>(50 * 32), v = k, o = q;
-  std::vector<float> lse = std::vector<float>(2 * 40);
-
-  headroom_status forward(headroom_context* context, std::size_t workspace) {
-    Aligned memory(workspace);
-    const std::int64_t of_q[] = {1, 40, 2, 32}, of_k[] = {1, 50, 1, 32}, of_lse[] = {1, 2, 40};
-    headroom_attention_forward_arguments a{};
-    a.struct_size = sizeof a;
-    a.q = headroom_contiguous(q.data(), HEADROOM_BF16, 4, of_q), a.o = headroom_contiguous(o.data(), HEADROOM_BF16, 4, of_q);
-    a.k = headroom_contiguous(k.data(), HEADROOM_BF16, 4, of_k), a.v = headroom_contiguous(v.data(), HEADROOM_BF16, 4, of_k);
-    a.lse = headroom_contiguous(lse.data(), HEADROOM_F32, 3, of_lse);
-    a.workspace = memory.lend();
-    return headroom_attention_forward(context, &p, &a);
-  }
-};
-
 TEST(CAttentionFp8, WorkspaceIsExactAndHasTheCopies) {
   const auto context = make_context();
   InBf16 call;

@@ -5,7 +5,7 @@
 
 #include "base/random.h"
 #include "memory/block.h"
-#include "tests/capi/call.h"
+#include "tests/capi/fp8_door.h"
 #include "tests/failure/allocations.h"
 
 namespace headroom::allocations {
@@ -101,6 +101,18 @@ TEST(OutOfMemory, EveryCallOfTheCInterfaceFailsCleanly) {
     for (const Source source : {Source::arena, Source::operator_new})
       fail_each(source, all, [&] { EXPECT_EQ(int(all()), int(Outcome::done)); });
   }
+}
+
+TEST(OutOfMemory, ACallInFp8FailsCleanly) {
+  const auto context = capi::make_context(2);
+  capi::InBf16 call;
+  std::size_t bytes = 0;
+  const auto all = [&] {
+    const auto status = headroom_attention_workspace_bytes(context.get(), &call.p, HEADROOM_FORWARD, &bytes);
+    return outcome_of(status == HEADROOM_OK ? call.forward(context.get(), bytes) : status);
+  };
+  for (const Source source : {Source::arena, Source::operator_new})
+    fail_each(source, all, [&] { EXPECT_EQ(int(all()), int(Outcome::done)); });
 }
 
 TEST(NoMemoryOfItsOwn, ForwardAndBackwardTakeNothingThatGrowsWithTheProblem) {
