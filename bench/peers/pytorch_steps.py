@@ -181,11 +181,7 @@ def step_of(s, device):
         for block in model.blocks:
             block.compile()
     if s.gpus > 1 and s.shard in ("gradients", "everything"):
-        from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-        policy = MixedPrecisionPolicy(param_dtype=low, reduce_dtype=low if s.parameters == "half" else torch.float32)
-        for block in model.blocks:
-            fully_shard(block, mp_policy=policy, reshard_after_forward=s.shard == "everything")
-        fully_shard(model, mp_policy=policy)  # the root keeps its weights, as PyTorch chooses
+        shard_fully(s, model, model.blocks, low)
     elif s.gpus > 1:
         model = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
     hidden = [p for p in blocks.parameters() if p.ndim == 2 and p.requires_grad]
@@ -214,6 +210,15 @@ def step_of(s, device):
     return step, sum(p.numel() for p in model.parameters())
 
 
+def shard_fully(s, model, blocks, low):
+    import torch
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+    policy = MixedPrecisionPolicy(param_dtype=low, reduce_dtype=low if s.parameters == "half" else torch.float32)
+    for block in blocks:
+        fully_shard(block, mp_policy=policy, reshard_after_forward=s.shard == "everything")
+    fully_shard(model, mp_policy=policy)  # the root keeps its weights, as PyTorch chooses
+
+
 def optimizers_of(s, trained, hidden):
     import torch
     if s.adam == "muon":  # of the hidden matrices; the others have AdamW, as torch's documentation pairs them
@@ -239,12 +244,14 @@ def step_of_transformers(s, device):
     model = model_of(s.model, s.attention, device, low if s.parameters == "half" else torch.float32)
     if s.keep == "input":
         model.gradient_checkpointing_enable({"use_reentrant": False})
+    if s.gpus > 1 and s.shard in ("gradients", "everything"):
+        shard_fully(s, model, model.transformer.h if s.model.startswith("gpt2") else model.model.layers, low)
     optimizer, = optimizers_of(s, list(model.parameters()), [])
     x = torch.randint(model.config.vocab_size, (s.batch, s.len), device=device)
 
     def step(mark):
         for _ in range(s.accumulate):
-            with torch.autocast(device, torch.bfloat16, enabled=low != torch.float32 and s.parameters == "whole"):
+            with torch.autocast(device, torch.bfloat16, enabled=low != torch.float32 and s.parameters == "whole" and s.shard == "none"):
                 loss = model(input_ids=x, labels=x).loss
             mark("forward")
             (loss / s.accumulate if s.accumulate > 1 else loss).backward()

@@ -210,7 +210,7 @@ Value Model::loss() {
     x = {};
     standing_in_forward.clear();
     mask = {}, turn_of_all = {}, turn_of_windows = {};
-    left_over = {};  // the root's forward pass is over
+    if (m.family == Family::llama) left_over = {};  // the root's forward pass is over; transformers' has the loss within
     return h;
   };
   Value result;
@@ -222,10 +222,11 @@ Value Model::loss() {
       logits = torch.sigmoid("tanh(logits / cap)", logits);
       logits = torch.scaled("capped logits", logits);
     }
-    logits = gathers(std::move(logits));
+    if (m.family == Family::llama) logits = gathers(std::move(logits));
     const Value held_on = m.family == Family::llama ? Value{} : logits;  // by a variable
     if (m.loss == Loss::in_fp32) logits = torch.cast("logits as fp32", logits, DType::f32);
     result = torch.cross_entropy("loss", logits);
+    if (m.family != Family::llama) result = gathers(std::move(result));  // the loss is made within the root's forward pass
   } else {
     const Value h = final_norm();
     result = gathers(torch.chunked_loss("loss", h, head.weight,
@@ -233,6 +234,7 @@ Value Model::loss() {
                                         : m.loss == Loss::chunked ? Eager::Chunks::eager
                                                                   : Eager::Chunks::compiled));
   }
+  left_over = {};
   torch.autocast({});
   return result;
 }

@@ -18,7 +18,7 @@ PyTorchInterval interval_of(const LanguageModel& m, std::uint64_t peak, std::uin
   LanguageModel of_bench = m;
   of_bench.family = pytorch::Family::llama;
   if (of_transformers && m.loss == pytorch::Loss::in_fp32) of_bench.loss = pytorch::Loss::whole;  // its own
-  if (!measured_choices(of_bench) || (of_transformers && (m.sharded() || (m.capped_scores && m.fused_attention)))) {
+  if (!measured_choices(of_bench) || (of_transformers && ((m.sharded() && !m.routed()) || (m.capped_scores && m.fused_attention)))) {
     i.at_most = std::uint64_t(double(peak) * 1.15);
     i.why =
         "one of its choices was not checked on a card: what it does was read in its source, and published peaks are within 15 % "
