@@ -1,6 +1,7 @@
 // The table `attention` of `headroom precision fp8`: O of attention in fp8 against FP64 of the numbers before they were rounded.
 #include <cmath>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "base/convert.h"
@@ -9,7 +10,6 @@
 #include "memory/block.h"
 #include "ops/attention/fp8/fp8.h"
 #include "ops/attention/reference.h"
-#include "studies/precision/decibels.h"
 #include "studies/precision/fp8.h"
 #include "studies/precision/rows.h"
 
@@ -20,6 +20,18 @@ namespace {
 using attention::Problem;
 
 constexpr std::int64_t queries = 32, head_dim = 64;
+
+// Signal over error in dB: 10 log10 of the exact values' squares over the errors' squares.
+template <class F>
+Value decibels_of(std::span<const double> exact, F&& got) {  // got(i): the value beside exact[i]
+  double signal = 0, noise = 0;
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    const double error = double(got(i)) - exact[i];
+    signal += exact[i] * exact[i];
+    noise += error * error;
+  }
+  return noise == 0 ? Value(std::string("exact")) : Value(10 * std::log10(signal / noise));
+}
 
 struct Data {  // what each shows is its name; of a normal number x in channel d
   const char* name;
