@@ -1,6 +1,6 @@
 // A tile in 8 bits: its scales, its numbers as they are and transposed, and the counts.
 #pragma once
-#include "ops/quantise/encode.h"
+#include "ops/quantise/encode_two.cuh"
 #include "ops/quantise/tile_maxima.cuh"
 
 namespace headroom::quantise {
@@ -22,21 +22,6 @@ __device__ float inverse_of(const Copy& y, const std::uint32_t* all, const std::
   const float scale = scale_of<E>(largest);
   if (stores) *to = scale;
   return 1 / scale;
-}
-
-// Two numbers that are finite, as encode() rounds them.
-template <class E>
-__device__ std::uint32_t encode_two(float low, float high) {
-#if __CUDA_ARCH__ >= 890
-  std::uint16_t two;
-  if constexpr (Bits<E>::mantissa == 3)
-    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %2, %1;" : "=h"(two) : "f"(low), "f"(high));
-  else
-    asm("cvt.rn.satfinite.e5m2x2.f32 %0, %2, %1;" : "=h"(two) : "f"(low), "f"(high));
-  return two;
-#else
-  return encode<E>(low, 1).bits | std::uint32_t(encode<E>(high, 1).bits) << 8;
-#endif
 }
 
 template <class E>

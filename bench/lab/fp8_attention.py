@@ -1,6 +1,6 @@
 """Attention's forward with quantise="fp8" beside bf16's on a Hopper card, through gpu_headroom.torch: ms of a call in a CUDA graph of calls.
 
-    HEADROOM_LIBRARY=build/release/libheadroom.so PYTHONPATH=python python3 bench/lab/next/fp8_attention.py
+    HEADROOM_LIBRARY=build/release/libheadroom.so PYTHONPATH=python python3 bench/lab/fp8_attention.py
 """
 
 import statistics
