@@ -59,7 +59,7 @@ class Eager : public Engine {
   Value divide(const std::string& name, const Value& a, const Value& b);                          // b is one column
   Value scaled(const std::string& name, const Value& x);                                          // by a number
   Value shifted(const std::string& name, const Value& x);  // by a number: the gradient passes as it is
-  Value constant_times(const std::string& name, const Value& x, const Value& constant, DType result);  // by what wants no gradient
+  Value constant_times(const std::string& name, const Value& x, const Value& constant, DType result);  // times what requires no gradient
   Value where(const std::string& name, const Value& mask, const Value& x);
   Value exp(const std::string& name, const Value& x);
   Value sigmoid(const std::string& name, const Value& x);

@@ -20,7 +20,7 @@ struct AttentionTensors {
 
 struct AttentionVisit {  // hooks of a wet walk; empty in a dry one
   std::function<void(const AttentionTensors&)> fill_inputs, fill_d_o;
-  std::function<void(const std::function<void()>&)> forward, backward;  // runs the call, as often as it likes
+  std::function<void(const std::function<void()>&)> forward, backward;  // may run the call several times
   std::function<void(const AttentionTensors&)> judge;
   std::uint64_t seed = 0;  // dropout's
 };

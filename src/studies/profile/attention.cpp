@@ -27,7 +27,7 @@ Profile profile_variant(const ProfileAttention& asked, const attention::Variant&
   Arena arena(block.data(), std::size_t(forecast.bytes.peak), &ledger);
   Context ctx{.arena = arena, .device = device, .threads = &place.threads(), .stream = place.stream()};
   const Random random{o.seed};
-  // Walks the case from empty memory to gradients; `each` does with a pass what it likes.
+  // Walks the case from empty memory to gradients; `each` runs each pass, once or often.
   using Call = std::function<void()>;
   const auto walk = [&](const std::function<void(const Call&)>& each) {
     AttentionVisit visit;

@@ -22,7 +22,7 @@ void shorten(Table& t) {
   t.rows.resize(rows_for_people);
 }
 
-// A roof that is passed wants a word.
+// A roof that is exceeded gets a note.
 bool passes_a_roof(const Table& roofline) {
   const auto at = std::find_if(roofline.columns.begin(), roofline.columns.end(), [](const Column& c) { return c.name == "roof_share"; });
   return std::any_of(roofline.rows.begin(), roofline.rows.end(), [&](const auto& row) {
