@@ -177,7 +177,8 @@ def forecast(a):
 
 def measured(program, options, config, on, card):
     """A row of COLUMNS: what a setting takes on this card, or on all where it is none, and a line about it."""
-    words = ["step", "--device", on, "--warmup", "2", "--steps", "20", "--seconds", "0.4", "--db", os.path.join(program.folder, f"r{card}.db")]
+    until = ["--steps", "20", "--seconds", "0.4"] if cards_of(options) == 1 else ["--steps", "12"]  # ranks take the same number of steps
+    words = ["step", "--device", on, "--warmup", "2", *until, "--db", os.path.join(program.folder, f"r{card}.db")]
     rows, why = program.rows(words, options, config, 60, {} if card is None else {"CUDA_VISIBLE_DEVICES": str(card)})
     row = rows[0] if rows else {"status": "failed", "why": why}
     said = f"forecast {row['forecast_ms']:.4g} ({row['forecast_ms_low']:.4g} to {row['forecast_ms_high']:.4g})" if row.get("forecast_ms") else ""
