@@ -7,6 +7,7 @@
 
 #include "base/described_words.h"
 #include "base/text.h"
+#include "cli/attention_words.h"
 
 namespace headroom::cli {
 
@@ -70,7 +71,9 @@ void read_option(const std::string& word, const std::string& who, const Descript
     T list;
     for (const std::string& item : parse_list(word, who)) read_option(item, who, d, list.emplace_back());
     into = std::move(list);
-  } else if constexpr (OneWord<T> || std::is_same_v<T, std::string>) {
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    into = word_read<T>(who == "--attention" ? attention_in_our_words(word) : word, who, d);
+  } else if constexpr (OneWord<T>) {
     into = word_read<T>(word, who, d);
   } else if constexpr (std::is_floating_point_v<T>) {
     into = d.unit == Unit::share ? parse_fraction(word, who) : parse_number(word, who, d.real.low, d.real.high);

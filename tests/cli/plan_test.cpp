@@ -331,6 +331,9 @@ TEST_F(ModelProgram, WordsOfOtherProgramsAreTakenOrAnswered) {
   };
   const std::string two = "memory model --model small --len 64 --batch 2 --device h100 --gpus 2 ", as = two + "--as pytorch ";
   same(two + "--shard zero1", two + "--shard optimizer");
+  same(as + "--attention sdpa", as + "--attention flash");
+  same(as + "--attention flash_attention_2", as + "--attention flash");
+  same(as + "--attention eager", as + "--attention plain");
   same(two + "--zero 1", two + "--shard optimizer");
   same(as + "--zero 3", as + "--shard full_shard");
   same(two + "--shard zero2", two + "--shard gradients");
