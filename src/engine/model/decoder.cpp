@@ -179,9 +179,9 @@ void check_pytorch_account(const Decoder& d) {
   if (known_of_transformers(d) || known_experts_of_transformers(d)) return;
   const std::string more = d.trained() ? more_than_llama(d) : d.untrained;
   check(more.empty(), Code::unsupported,
-        "PyTorch's step of {} is not known: it has {}; leave --as pytorch out for this library's step, or put headroom forecast -- in "
+        "PyTorch's step of {} is not known: it has {}{}; leave --as pytorch out for this library's step, or put headroom forecast -- in "
         "front of a program that trains it",
-        d.name, more);
+        d.name, more, d.has_experts() ? " (of such models Mixtral, Qwen3-MoE and gpt-oss are known)" : "");
 }
 
 }  // namespace headroom::engine
