@@ -1,4 +1,6 @@
 // headroom train — train, save, resume, sample.
+#include <algorithm>
+
 #include "base/error.h"
 #include "cli/help.h"
 #include "cli/model_options.h"

@@ -1,5 +1,6 @@
 // train_run — train a language model on a file, keep checkpoints, go on from the newest; print text from what it learned.
 #pragma once
+#include <functional>
 #include <optional>
 #include <string>
 
