@@ -10,6 +10,8 @@ namespace headroom {
 
 namespace {
 
+constexpr std::int64_t of_kernels = 2;  // the version of a file's efficiencies
+
 using Json = nlohmann::json;
 using Written = nlohmann::ordered_json;  // keys in the order in which they are described
 
@@ -118,8 +120,11 @@ Device device_from_json(const Json& j) {
   d.memory_bytes = d.total_bytes = std::uint64_t(f.memory_mib * 0x1p20);
   for (const Rate& r : rates) d.ceilings.*r.rate = f.*r.number * r.scale;
   d.ceilings.source = f.source.empty() ? "described" : f.source;
-  if (!f.efficiencies.empty())
-    d.efficiencies = std::make_shared<const Efficiencies>(Efficiencies{f.efficiencies, d.ceilings, d.ceilings.source});
+  if (!f.efficiencies.empty()) {
+    Efficiencies all{f.efficiencies, d.ceilings, d.ceilings.source};
+    for (Efficiency& e : all.by_precision) e.of_kernels = f.efficiency_version >= of_kernels;
+    d.efficiencies = std::make_shared<const Efficiencies>(std::move(all));
+  }
   return d;
 }
 
@@ -129,7 +134,10 @@ std::string device_file_text(const Device& d) {
   f.memory_mib = double(d.total_bytes) / 0x1p20;
   for (const Rate& r : rates) f.*r.number = d.ceilings.*r.rate / r.scale;
   f.source = d.ceilings.source;
-  if (d.efficiencies) f.efficiencies = d.efficiencies->by_precision;
+  if (d.efficiencies) {
+    f.efficiencies = d.efficiencies->by_precision;
+    if (std::ranges::all_of(f.efficiencies, &Efficiency::of_kernels)) f.efficiency_version = of_kernels;
+  }
   return written(f).dump(2) + "\n";
 }
 

@@ -15,9 +15,11 @@ struct Efficiency {  // for steps in one precision
   double product = 1, gradient_product = 1, elementwise = 1, loss = 1, update = 1;
   double attention_64 = 1, attention_64_backward = 1, attention_128 = 1,
          attention_128_backward = 1;             // heads of up to 64 dimensions, and wider
-  double forward_op_ms = 0, backward_op_ms = 0;  // added for each op, which may be several launches
+  double forward_op_ms = 0, backward_op_ms = 0;  // added for each kernel of an op
   double link = 0;    // share of the link's busy time that the work beside it loses; 0: no steps of two cards were measured
   double within = 1;  // the largest ratio of a measured step to its expected time, or back
+  bool of_kernels =
+      true;  // false: of a file from before kernels were counted, when an op began once and the loss was fitted with its long rows
 };
 void describe(Of<Efficiency> auto& e, auto&& f) {
   constexpr Reals times{0, 1e4};

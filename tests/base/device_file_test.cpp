@@ -47,6 +47,10 @@ TEST_F(DeviceInAFile, WhatIsWrittenIsReadBack) {
     if (!d.efficiencies) continue;
     ASSERT_EQ(got.efficiencies->by_precision.size(), d.efficiencies->by_precision.size());
     EXPECT_EQ(device_file_text(got), device_file_text(d));
+    EXPECT_TRUE(got.efficiencies->by_precision.at(0).of_kernels);
+    std::string older = device_file_text(d);  // before kernels were counted a file had no version
+    older.erase(older.find("  \"efficiency_version\""), older.find("  \"efficiencies\"") - older.find("  \"efficiency_version\""));
+    EXPECT_FALSE(read(older).efficiencies->by_precision.at(0).of_kernels);
   }
 }
 

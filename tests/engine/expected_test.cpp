@@ -345,6 +345,26 @@ TEST(ExpectedTime, CountsTheLaunchesOfQuantising) {
   expect_inside(r, 0.4392, 0.25);
 }
 
+// A file from before kernels were counted has one beginning for each op, and a loss that was fitted with its long rows: it works as it did, is known less
+// well, and says what to do.
+TEST(ExpectedTime, TakesAnOlderFileAsItWasMeant) {
+  Recipe r{model_in("small width 512 heads 8 layers 4 vocab 50304"), 4, 512, {DType::bf16}};
+  Device d = device_described("h200");
+  const auto today = forecast(r, d, 1).expected;
+  Efficiencies old = *d.efficiencies;
+  for (Efficiency& e : old.by_precision) {
+    EXPECT_TRUE(e.of_kernels);
+    e.of_kernels = false, e.loss = 1.352, e.backward_op_ms = 0.004704;  // as they were recorded
+  }
+  d.efficiencies = std::make_shared<const Efficiencies>(old);
+  const auto then = forecast(r, d, 1).expected;
+  ASSERT_TRUE(today && then);
+  EXPECT_NEAR(then->ms / today->ms, 1, 0.05);
+  EXPECT_GT(then->high_ms / then->ms, 1.05 * today->high_ms / today->ms);
+  EXPECT_EQ(today->by, "");
+  EXPECT_NE(then->by.find("headroom device --efficiencies --save measures them again"), std::string::npos) << then->by;
+}
+
 // A card's own file without a ceiling of 8 bits: products took the time of their bytes alone.
 TEST(ExpectedTime, TakesWhatWasNotMeasuredWithTheStepsFromTheCard) {
   Recipe r{model_described("2.7B"), 4, 1024, {DType::e4m3}};

@@ -17,11 +17,11 @@ namespace headroom::engine {
 
 namespace {
 
-// What a step's time is the sum of: so many milliseconds of roofline, or so many ops, times a field of Efficiency. `near` and `give` say
+// What a step's time is the sum of: so many milliseconds of roofline, or so many kernels, times a field of Efficiency. `near` and `give` say
 // where that field is expected before anything is measured: steps move it as far as they speak of it.
 struct Term {
   double Efficiency::*factor;
-  double near, give;
+  double near, give, give_of_cpu = give;  // a card's loss and update were measured alone, at memory's rate
 };
 enum At : std::size_t {
   product,
@@ -43,8 +43,8 @@ constexpr std::array<Term, 11> terms{{{&Efficiency::product, 1.1, 0.5},
                                       {&Efficiency::attention_128, 1.2, 1},
                                       {&Efficiency::attention_128_backward, 1.2, 1},
                                       {&Efficiency::elementwise, 1, 1},
-                                      {&Efficiency::loss, 1, 0.1},
-                                      {&Efficiency::update, 1, 0.005},
+                                      {&Efficiency::loss, 1, 0.1, 3},
+                                      {&Efficiency::update, 1, 0.005, 0.5},
                                       {&Efficiency::forward_op_ms, 0, 0.02},
                                       {&Efficiency::backward_op_ms, 0, 0.02}}};
 constexpr double noise = 0.03;  // share of a step's time that the terms do not explain
@@ -179,6 +179,8 @@ double share_of_copy_rate(double words) {
   return 1;
 }
 
+constexpr double fitted_words = 50304;  // of the models from which a loss's factor is fitted
+
 // A capped loss: for each operation that its formula counts, the kernel takes as long as so many (106 us of 4096 x 10 000 logits, 377 of 1024 x 151 936).
 constexpr double operations_of_capped_loss = 9.6;
 
@@ -272,13 +274,13 @@ std::vector<Point> points_of(std::span<const StepMeasured> steps, const Ceilings
 }
 
 // Nothing takes less than no time: a term that the fit would give that is taken out, and the others are fitted again.
-Parts least_squares(std::span<const Point* const> points, std::span<const double> weights) {
+Parts least_squares(std::span<const Point* const> points, std::span<const double> weights, DeviceKind kind) {
   Sums sums;
   for (std::size_t i = 0; i < points.size(); ++i) sums.add(points[i]->parts, 1, weights[i] / (noise * noise));
   for (std::size_t i = 0; i < terms.size(); ++i) {
     Parts one{};
     one[i] = 1;
-    sums.add(one, terms[i].near, 1 / (terms[i].give * terms[i].give));
+    sums.add(one, terms[i].near, std::pow(kind == DeviceKind::cpu ? terms[i].give_of_cpu : terms[i].give, -2));
   }
   std::array<bool, terms.size()> free;
   free.fill(true);
@@ -291,7 +293,7 @@ Parts least_squares(std::span<const Point* const> points, std::span<const double
 }
 
 // The steps that a fit misses most weigh more in the next: an interval is as wide as the largest error, not as the mean one.
-Efficiency fit(Precision precision, std::span<const Point> all, const Decoder* without = nullptr) {
+Efficiency fit(Precision precision, std::span<const Point> all, DeviceKind kind, const Decoder* without = nullptr) {
   constexpr int rounds = 60;
   std::vector<const Point*> points;
   for (const Point& p : all)
@@ -299,7 +301,7 @@ Efficiency fit(Precision precision, std::span<const Point> all, const Decoder* w
   std::vector<double> weights(points.size(), 1), error(points.size());
   Efficiency e{.precision = precision};
   for (int round = 0; round < rounds; ++round) {
-    const Parts x = least_squares(points, weights);
+    const Parts x = least_squares(points, weights, kind);
     for (std::size_t i = 0; i < terms.size(); ++i) e.*terms[i].factor = x[i];
     double mean = 0, sum = 0;
     for (std::size_t i = 0; i < points.size(); ++i) {
@@ -405,6 +407,8 @@ OpTimesOrWhy op_times(const Recipe& r, const Device& device) {
     t.wider *= wider;
     t.by += (t.by.empty() ? "" : "; ") + by;
   };
+  also(own && units_of(device) > 0 && !f->efficiency.of_kernels, other_card,
+       "efficiencies of an older version, which counted an op as one kernel: headroom device --efficiencies --save measures them again");
   also(!own, other_card, fmt::format("steps of an H200 at the ceilings of {}, none of whose were measured", device.name));
   also(!own && device.ceilings.source.starts_with("datasheet"), by_datasheet, "its ceilings as a share of its datasheet's");
   also(!own && device.sm != h200.sm, other_kernels, "its kernels are others than the H200's");
@@ -421,6 +425,7 @@ static double factor_of(const OpCall& op, const Recipe& r, const OpTimes& t) {
   const bool backward = op.making == Making::gradients, updates = op.work == Work::matmul && op.cost.sides.m == 0;
   const std::size_t bytes = size_of(op.precision.dtype);
   double factor = t.efficiency.*terms[kind_of(op, head_dim)].factor;
+  if (op.work == Work::loss && t.units > 0 && !t.efficiency.of_kernels) factor *= share_of_copy_rate(fitted_words);
   if (op.work == Work::quantise && t.by_other_precisions) factor = quantising;
   if (updates) factor *= bytes == 1 ? updating_product_in_fp8 : updating_product;
   if (op.work == Work::matmul && bytes == 1)  // steps in fp8 are measured with a scale for each block
@@ -434,7 +439,8 @@ static double factor_of(const OpCall& op, const Recipe& r, const OpTimes& t) {
 namespace {
 
 double begins_ms(const OpCall& op, const OpTimes& t) {
-  return op.times * launches_of(op, t.units) * (op.making == Making::gradients ? t.efficiency.backward_op_ms : t.efficiency.forward_op_ms);
+  return op.times * (t.efficiency.of_kernels ? launches_of(op, t.units) : 1) *
+         (op.making == Making::gradients ? t.efficiency.backward_op_ms : t.efficiency.forward_op_ms);
 }
 
 double works_ms(const OpCall& op, const Recipe& r, const OpTimes& t) {
@@ -494,14 +500,14 @@ Expected expected_time(Composition of_step, const LinkTime& link, const OpTimes&
 }
 
 Efficiency fitted(Precision precision, std::span<const StepMeasured> steps, const Ceilings& ceilings, const Device& device, int workers) {
-  return fit(precision, points_of(steps, ceilings, device, workers));
+  return fit(precision, points_of(steps, ceilings, device, workers), device.kind);
 }
 
 std::vector<double> foretold_by_others(Precision precision, std::span<const StepMeasured> steps, const Ceilings& ceilings,
                                        const Device& device, int workers) {
   const auto points = points_of(steps, ceilings, device, workers);
   std::vector<double> ms;
-  for (const Point& p : points) ms.push_back(p.ms * time_of(p.parts, fit(precision, points, p.model)));
+  for (const Point& p : points) ms.push_back(p.ms * time_of(p.parts, fit(precision, points, device.kind, p.model)));
   return ms;
 }
 

@@ -126,7 +126,11 @@ std::shared_ptr<const Efficiencies> kept_efficiencies(const Device& d, const std
     Efficiencies e;
     std::vector<CeilingRow> ceilings;
     for (const RowObject& row : row_objects(*results, run.id)) {
-      if (is_what(row, "efficiency")) e.by_precision.push_back(read_described<EfficiencyRow>(row, "results: an efficiency").efficiency);
+      if (is_what(row, "efficiency")) {
+        const auto kept = read_described<EfficiencyRow>(row, "results: an efficiency");
+        e.by_precision.push_back(kept.efficiency);
+        e.by_precision.back().of_kernels = kept.of_kernels;
+      }
       if (!is_of_efficiencies(row)) ceilings.push_back(read_described<CeilingRow>(row, "results: a ceiling"));
     }
     if (e.by_precision.empty()) continue;
