@@ -214,7 +214,7 @@ def measure(a):
                     print(f"{time.monotonic() - began:6.1f} s  {line}", flush=True)
 
         chosen = list(chosen)
-        alone = [c for c in chosen if cards_of(c[0]) == 1]
+        alone = [c for c in chosen if cards_of(c[0]) == 1 and not a.only_shared]
         workers = [threading.Thread(target=take, args=(alone, i if a.cards > 1 else None)) for i in range(a.cards)]
         for worker in workers:
             worker.start()
@@ -291,6 +291,7 @@ def main():
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--settings", default="", help="forecasts made before: their settings are measured, and held against them")
     p.add_argument("--cards", type=int, default=1, help="of this machine: settings on two of them too, and those of one card side by side")
+    p.add_argument("--only-shared", action="store_true", help="measure only what several cards take together")
     p.add_argument("--seconds", type=float, default=1e9, help="begin no setting after so long")
     p.add_argument("--gib", type=int, default=60, help="only settings that need no more")
     p.add_argument("--device", default="h200", help="whose forecasts; settings depend on it only where one is refused there")
