@@ -105,6 +105,8 @@ std::string why_not_timed(const LanguageModel& m) {
   if (m.until != Until::update) return "a part of a step is not timed";
   if (m.family != Family::llama)
     return "the steps of GPT-2, Gemma and models of experts are not timed here; headroom forecast -- CMD times a program";
+  constexpr std::int64_t gpus_of_host = 8;  // past them the network decides, and PyTorch's hierarchy of rings
+  if (m.gpus > gpus_of_host) return "ranks on several hosts are not timed here: what their network takes was not measured";
   if (m.shares_update())
     return "what ZeroRedundancyOptimizer sends after an update is not timed here; headroom forecast -- CMD times a program";
   if (m.compile != Compile::none && (m.lora > 0 || m.loss != Loss::whole))

@@ -84,6 +84,8 @@ TEST(PyTorchStepTime, OfAStepThatIsNotKnownThereIsAReason) {
   };
   EXPECT_EQ(why([](LanguageModel& m) { m.gpus = 2, m.shard = engine::Sharding::optimizer; }),
             "what ZeroRedundancyOptimizer sends after an update is not timed here; headroom forecast -- CMD times a program");
+  EXPECT_EQ(why([](LanguageModel& m) { m.gpus = 9; }),
+            "ranks on several hosts are not timed here: what their network takes was not measured");
   EXPECT_EQ(why([](LanguageModel& m) { m.adam = Adam::offloaded; }),
             "an update on the host is not timed here: how fast a host computes is not known");
   EXPECT_EQ(why([](LanguageModel& m) { m.adam = Adam::muon; }),
