@@ -26,7 +26,7 @@ from torch import nn
 
 from cells import Cells
 
-PRESETS = {  # width, ffn, layers, heads: src/engine/config.cpp
+PRESETS = {  # width, ffn, layers, heads: src/engine/model/models.cpp
     "small": (768, 3072, 12, 12), "medium": (1024, 4096, 24, 16), "large": (1280, 5120, 36, 20),
     "xl": (1600, 6400, 48, 25), "2.7B": (2560, 10240, 32, 32)}
 VOCAB = 10000

@@ -10,7 +10,7 @@ namespace headroom::pytorch {
 
 namespace {
 
-// Of the time that a link is busy, what the work beside it loses: as of our own step on two H200 (base/devices.json).
+// The share of a link's busy time that the work beside it loses: as of our own step on two H200 (base/devices.json).
 constexpr double slowed_beside = 0.4;
 // The most that a host was seen to take for a collective of FSDP2 and of DDP, hooks and copies included: by two H200 and the model "large", whose steps wait
 // for their host (bench/results/h200_step_two_gpus_beside_pytorch_2026-11-22.json: 176.6 and 113.1 ms).

@@ -227,6 +227,41 @@ TEST(Documents, TheTourNamesEveryFolderThatThereIs) {
   for (const std::string& path : first_groups(tour, named)) EXPECT_TRUE(fs::exists(root / path)) << "docs/tour.md names " << path;
 }
 
+// Files of src/ that a text names: "src/gpu/place.h", also behind "../", but not "csrc/…" or "their/src/…".
+Words sources_named(const std::string& text) {
+  const auto in_path = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-' || c == '/' || c == '.'; };
+  Words out;
+  for (auto at = text.find("src/"); at != std::string::npos; at = text.find("src/", at + 1)) {
+    if (at > 0 && in_path(text[at - 1]) && !(at >= 3 && text.compare(at - 3, 3, "../") == 0)) continue;
+    std::string path(text.begin() + std::ptrdiff_t(at), std::find_if_not(text.begin() + std::ptrdiff_t(at), text.end(), in_path));
+    if (path.ends_with('.')) path.pop_back();  // a sentence's
+    const std::string ending = fs::path(path).extension().string();
+    for (const char* source : {".h", ".cpp", ".cu", ".cuh", ".py", ".js", ".json", ".css"})
+      if (ending == source) out.push_back(path);
+  }
+  return out;
+}
+
+TEST(Documents, EverySourceThatATextNamesIsThere) {
+  std::size_t named = 0;
+  for (const char* room : {"bench", "docs", "examples", "include", "python", "src", "tools", "README.md", "CONTRIBUTING.md"}) {
+    std::vector<fs::path> texts;
+    if (fs::is_regular_file(root / room)) texts.push_back(root / room);
+    if (fs::is_directory(root / room))
+      for (const auto& e : fs::recursive_directory_iterator(root / room))
+        for (const char* ending : {".md", ".py", ".h", ".hpp", ".cpp", ".cu", ".cuh", ".sh"})
+          if (e.is_regular_file() && e.path().extension() == ending) texts.push_back(e.path());
+    for (const fs::path& text : texts)
+      for (const std::string& source : sources_named(text_of(text))) {
+        ++named;
+        EXPECT_TRUE(fs::exists(root / source)) << text.lexically_relative(root) << " names " << source;
+      }
+  }
+  EXPECT_GT(named, 50u);
+  EXPECT_EQ(sources_named("(src/a/b.h), `../src/c.cpp`. csrc/d.h their/src/e.h src/f src/g.py."),
+            (Words{"src/a/b.h", "src/c.cpp", "src/g.py"}));
+}
+
 TEST(Documents, TheWheelHasTheLicenceOfEveryLibraryInIt) {
   const std::string licences = text_of(root / "python/LICENSES.txt");
   const std::map<std::string, std::string> title{{"fmt", "fmt"},           {"nlohmann_json", "JSON for Modern C++"},

@@ -6,7 +6,7 @@
 
 namespace headroom::engine {
 
-// Who divides a decoder. A server may hold a key head on every GPU whose query heads read it; training would have to add up such a head's gradients.
+// How key heads are shared out. A server may hold a key head on every GPU whose query heads read it; training would have to add up its gradients.
 enum class KeyHeads : std::uint8_t { divided, repeated };
 
 std::string why_no_shares(const Decoder&, int gpus, KeyHeads);  // empty: everything divides

@@ -1,5 +1,5 @@
-// The readers of config.json, one file for each family: keys in, a decoder's layers out. A family is a file here and a row of the table in
-// hugging_face.cpp.
+// The readers of config.json, one file for each family: keys in, a decoder's layers out. A family is a file, its name here, and a row of the table
+// in hugging_face.cpp.
 #pragma once
 #include <nlohmann/json.hpp>
 
