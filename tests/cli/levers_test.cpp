@@ -107,7 +107,10 @@ TEST_F(LeverProgram, IsWhatTrainRunsKeepsAndGoesOnFrom) {
     EXPECT_EQ(first["forecast_peak_bytes"], engine::forecast_peak(engine::step_of_levers(c.levers), cpu, 1) + sampled);
     EXPECT_EQ(first["peak_bytes"], first["forecast_peak_bytes"]);
     EXPECT_EQ(answer(train + options + folder + " --steps 2 --resume")["step"], 2);
-    if (c.lever == "keep") continue;  // whatever is kept, the bits are the same
+    if (c.lever == "keep") continue;                                      // whatever is kept, the bits are the same
+    const Json unasked = answer(train + folder + " --steps 3 --resume");  // it goes on with its own levers
+    EXPECT_EQ(unasked["step"], 3);
+    EXPECT_EQ(unasked["peak_bytes"], first["peak_bytes"]);
     engine::Levers other = c.levers;
     const engine::Levers usual;
     describe(other, [&](auto& member, const Description& d) {
@@ -117,9 +120,10 @@ TEST_F(LeverProgram, IsWhatTrainRunsKeepsAndGoesOnFrom) {
             if (std::string_view(of.name) == d.name) member = its;
         });
     });
+    if (c.lever == "scales") other.scales = engine::usual_scales;
     if (!engine::is_taken(other)) continue;
-    const std::string said = c.lever == "precision" ? " --precision fp32" : "";  // unsaid it is the checkpoint's
-    const Ended e = run(train + options_of_levers(other) + said + folder + " --steps 2 --resume --db " + db_);
+    const Ended e =
+        run(train + options_of_levers(other, true) + folder + " --steps 3 --resume --db " + db_);  // unsaid levers are the checkpoint's
     EXPECT_EQ(e.code, 2) << e.err;
     EXPECT_NE(e.err.find("was trained with"), std::string::npos) << e.err;
   }
