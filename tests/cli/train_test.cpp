@@ -1,4 +1,7 @@
 // headroom train as a measured run: what it says while it runs, what it keeps, how it is extended, and how two of them are compared.
+#include "engine/files/save.h"
+#include "engine/forecast/forecast.h"
+#include "gpu/place.h"
 #include "tests/cli/program.h"
 
 namespace headroom {
@@ -70,6 +73,29 @@ TEST_F(TrainProgram, ARunGoesOnWithItsOwnSettingsAndModel) {
   refused(run + "--resume --steps 8 --len 64", 2, "was trained with len 32, this run asks for 64");
   refused(run + "--resume --steps 8 --width 64", 1, "is a checkpoint of another model");
   refused("train --resume " + at("own"), 2, "a run's folder by --save");
+}
+
+// A lever of a later version decides the bits: a run that ignored it would go on as another run.
+TEST_F(TrainProgram, ASettingOfAnotherVersionIsRefused) {
+  answer(base_ + "--steps 2 --save " + at("run"));
+  const std::string path = engine::newest_checkpoint(at("run")).value();
+  engine::Described saved = engine::describe_checkpoint(path);
+  const engine::Recipe recipe(saved.model, 2, 16);
+  const Device cpu;
+  Place place(cpu, 1);
+  const std::size_t needed = engine::forecast_peak(recipe, cpu, 1);
+  const PlaceMemory memory = place.take(needed);
+  Arena arena(memory.data(), needed);
+  Context ctx{arena, cpu, &place.threads()};
+  engine::Training training(recipe, ctx);
+  engine::load(training, path);
+  Json settings = Json::parse(saved.position.settings);
+  settings["of_later"] = "on";
+  saved.position.settings = settings.dump();
+  engine::make_folder(at("later"));
+  engine::save(training, saved.position, at("later"));
+  refused(base_ + "--steps 4 --resume --save " + at("later"), 1,
+          "was trained with of_later \"on\", a setting that this version does not know");
 }
 
 TEST_F(TrainProgram, TwoCurvesAreCompared) {

@@ -100,7 +100,10 @@ std::string settings_going_on(const TrainRun& r, const std::string& asked, const
   auto mine = parse_json(asked, "settings");
   auto before = parse_json_or_discard(theirs);
   check(before.is_object(), Code::io, "'{}' has damaged settings", path);
-  if (before.contains("updating")) before["update"] = before["updating"];  // as earlier checkpoints call it
+  for (const auto& [key, value] : before.items())
+    check(mine.contains(key) || key == extended_at, Code::unsupported,
+          "'{}' was trained with {} {}, a setting that this version does not know: go on with the version that saved it", path, key,
+          value.dump());
   const auto usual_settings = parse_json(key_of(TrainRun{}), "settings");
   for (const auto& [key, usual] : usual_settings.items())
     if (!before.contains(key)) before[key] = usual;  // a lever that the program which saved it did not have
