@@ -9,6 +9,9 @@
 
 namespace headroom {
 
+// Whether ceilings are what a datasheet says, which no program reaches, and not measured.
+inline bool by_datasheet(const Ceilings& c) { return c.source.starts_with("datasheet"); }
+
 struct Efficiency {  // for steps in one precision
   Precision precision{};
   // An op's time over its roofline, by kind.

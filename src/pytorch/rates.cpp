@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/efficiency.h"
 #include "base/text.h"
 #include "gpu/architecture.h"
 
@@ -47,7 +48,7 @@ std::optional<dry::Rates> of_card(const Device& device) {
   const double half = ratio(c.fp16_flops, of.fp16_flops, c.bf16_flops / of.bf16_flops);
   const double units = device.units > 0 ? double(device.units) / r.units : 1;
   // A card without tensor cores for a type multiplies it as FP32: bf16 and tf32 before Ampere.
-  const bool of_datasheet = c.source.starts_with("datasheet");
+  const bool of_datasheet = by_datasheet(c);
   const auto scale_to = [&](dry::ProductRate& rate, double by, double ceiling) { scale(rate, by, units, ceiling, of_datasheet); };
   const auto scale_or_single = [&](dry::ProductRate& rate, double flops, double of_flops) {
     if (flops <= 0) rate = r.single;

@@ -148,17 +148,16 @@ std::string key_of(const T& x) {
   return key.empty() ? "{}" : key + "}";
 }
 
-// The options of fields that are not at their defaults, with commas between them: "--softmax, --adam".
+// The options of fields that are not as usual, with commas between them: "--softmax, --adam".
 template <Described T>
-std::string changed_options(const T& x) {
+std::string changed_options(const T& x, const T& usually = {}) {
   std::vector<std::string> usual, changed;
   const auto text = [](const auto& member) {
     std::string key;
     append_key(key, member);
     return key;
   };
-  const T blank{};
-  describe(blank, [&](const auto& member, const Description&) { usual.push_back(text(member)); });
+  describe(usually, [&](const auto& member, const Description&) { usual.push_back(text(member)); });
   std::size_t i = 0;
   describe(x, [&](const auto& member, const Description& d) {
     if (text(member) != usual[i++]) changed.push_back(first_option_of(d));

@@ -20,7 +20,14 @@ TEST_F(ModelProgram, BadInputGetsOneLine) {
   if (cuda_device_count() == 0)
     EXPECT_TRUE(answer("memory attention --len 1024 --memory 24")["answer"].get<std::string>().starts_with(
         "On a GPU of 24.0 GiB (else as an NVIDIA H200): "));
-  refused("memory model --phase inference --keep input --masters halves", 2, "leave --keep, --masters out");
+  for (const std::string serving : {"memory model --phase inference", "plan --phase inference"}) {
+    refused(serving + " --keep input --masters halves", 2, "has no backward pass; leave --keep, --masters out");
+    refused(serving + " --moments half", 2, "leave --moments out");
+    refused(serving + " --logits half", 2, "leave --logits out");
+    refused(serving + " --attention plain,flash", 2, "takes one --attention; 2 were given");
+  }
+  refused("memory model --phase inference --device h200 --gpus 2 --shard optimizer", 2, "by tensor parallelism; leave --shard out");
+  refused("plan --phase forward --device h200 --update during", 2, "--phase forward has no such choice; leave --update out");
   refused("memory model --as pytorch --keep no-cheap", 2, "choose from everything, input");
   refused("memory model --as pytorch --keep host:2:input", 2, "choose from everything, input");
   refused("memory model --as pytorch --masters halves", 2, "leave --masters out");

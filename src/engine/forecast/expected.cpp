@@ -12,6 +12,7 @@
 #include "engine/forecast/forecast.h"
 #include "engine/model/decoder.h"
 #include "engine/model/models.h"
+#include "ops/attention/choose_dry.h"
 
 namespace headroom::engine {
 
@@ -323,7 +324,7 @@ const Efficiency* of_precision(const Efficiencies& all, Precision p) {
 
 // How much further from its time a step may lie, for each thing that was not measured itself; docs/performance.md says where each is from.
 constexpr double scores_in_memory = 1.3;
-constexpr double other_card = 1.1, by_datasheet = 1.1, other_kernels = 1.4, split_link = 1.1;
+constexpr double other_card = 1.1, datasheets_share = 1.1, other_kernels = 1.4, split_link = 1.1;
 // Products in 8 bits beside bf16's, of an H200: with a scale for each tensor, and what those with more scales take beside them
 // (bench/results/h200_fp8_products_2026-11-22.txt: 1282, 1237 and 1153 TFLOP/s).
 constexpr double fp8_product = 1.1, fp8_gradient_product = 1.07, fp8_by_rows = 1.04, fp8_by_blocks = 1.11;
@@ -337,7 +338,7 @@ constexpr double tf32_product = 1.07,
 // 8 bits 1.89 times as fast as 16; the H100's 8 bits are its datasheet's.
 Ceilings expected_ceilings(Ceilings c, bool of_fp8) {
   if (c.bf16_flops > 0 && !of_fp8) c.fp8_flops = std::min(c.fp8_flops, 1.89 * c.bf16_flops);
-  if (!c.source.starts_with("datasheet")) return c;
+  if (!by_datasheet(c)) return c;
   c.copy_bytes_per_s *= 0.88;
   c.fp32_flops *= 0.77;
   c.tf32_flops *= 0.77;
@@ -411,9 +412,9 @@ OpTimesOrWhy op_times(const Recipe& r, const Device& device) {
   also(own && units_of(device) > 0 && !f->efficiency.of_kernels, other_card,
        "efficiencies of an older version, which counted an op as one kernel: headroom device --efficiencies --save measures them again");
   also(!own, other_card, fmt::format("steps of an H200 at the ceilings of {}, none of whose were measured", device.name));
-  also(!own && device.ceilings.source.starts_with("datasheet"), by_datasheet, "its ceilings as a share of its datasheet's");
+  also(!own && by_datasheet(device.ceilings), datasheets_share, "its ceilings as a share of its datasheet's");
   also(!own && device.sm != h200.sm, other_kernels, "its kernels are others than the H200's");
-  also(!r.attention.starts_with("flash"), scores_in_memory, "scores in memory were not measured");
+  also(attention::family_of(r.attention) != "flash", scores_in_memory, "scores in memory were not measured");
   also(r.ranks.count > 2 || r.ranks.split_tokens || (r.ranks.count > 1 && f->efficiency.link == 0), split_link,
        "the link by steps of two H200");
   if (t.efficiency.link == 0) t.efficiency.link = of_precision(*h200.efficiencies, {DType::bf16})->link;

@@ -146,6 +146,12 @@ const Variant* variant_named(std::string_view name) {
   return nullptr;
 }
 
+std::string_view family_of(std::string_view wanted) {
+  for (const Variant& v : table)
+    if (wanted == v.name || wanted == v.family) return v.family;
+  return {};
+}
+
 const Variant& choose(const Problem& p, const Device& device, std::string_view wanted, Pass last) {
   check(p);
   std::string refusals;

@@ -1,8 +1,10 @@
-// The variant of attention that a dry run walks.
+// The variant of attention that a dry run walks, and the family of a wanted one.
 #pragma once
 #include "ops/attention/attention.h"
 
 namespace headroom::attention {
+
+std::string_view family_of(std::string_view wanted);  // of a variant, or the family itself; empty: there is no such word
 
 // As choose. An error also says what serves the problem in place of what was wanted.
 const Variant& choose_dry(const Problem&, const Device&, std::string_view wanted);

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/threads.h"
+#include "ops/attention/choose_dry.h"
 #include "report/described_table.h"
 #include "studies/device/ceilings.h"
 #include "studies/device/described.h"
@@ -158,10 +159,7 @@ std::optional<Record> account_of_misfit(const AttentionSweep& s, const Device& d
 }
 
 std::vector<AgainstPlainRow> held_against_plain(const std::vector<AttentionRow>& rows) {
-  const auto family = [](const AttentionRow& r) {
-    const auto* v = attention::variant_named(r.variant);
-    return v ? v->family : std::string_view();
-  };
+  const auto family = [](const AttentionRow& r) { return attention::family_of(r.variant); };
   const auto problem = [](const AttentionRow& r) {
     return fmt::format("{} {} {} {} {}", name_of(r.dtype), r.dim, r.len_q, r.len_k, name_of(r.mask));
   };
@@ -246,10 +244,8 @@ std::string answer_of(const std::vector<AttentionRow>& rows, const std::vector<E
       same.push_back(&r);
   std::stable_sort(same.begin(), same.end(), [](const auto* a, const auto* b) { return *time_of(*a) < *time_of(*b); });
   const AttentionRow& fastest = *same.front();
-  const auto plain = std::find_if(same.begin() + 1, same.end(), [](const AttentionRow* r) {
-    const auto* v = attention::variant_named(r->variant);
-    return v && v->family == "plain";
-  });
+  const auto plain =
+      std::find_if(same.begin() + 1, same.end(), [](const AttentionRow* r) { return attention::family_of(r->variant) == "plain"; });
   const AttentionRow* than = plain != same.end() ? *plain : same.size() > 1 ? same[1] : nullptr;
   const std::string of =
       fmt::format("at len {} ({}, dim {}, {})", fastest.len_q, name_of(fastest.dtype), fastest.dim, name_of(fastest.mask));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/efficiency.h"
 #include "base/interrupt.h"
 #include "base/text.h"
 #include "engine/forecast/forecast.h"
@@ -11,6 +12,7 @@
 #include "gpu/architecture.h"
 #include "memory/account.h"
 #include "report/described_table.h"
+#include "store/described_json.h"
 #include "studies/memory/answer.h"
 #include "studies/memory/edge_table.h"
 #include "studies/memory/rows.h"
@@ -48,7 +50,7 @@ double ms_at_ceilings(const Walk& walk, const ModelMemory& m, Precision precisio
   const bool eight = format.as == WeightsAs::fp8 || format.as == WeightsAs::int8 || format.as == WeightsAs::mxfp4;
   Ceilings c = m.device.ceilings;
   if (c.copy_bytes_per_s <= 0 || c.of(precision) <= 0) return 0;
-  if (!c.source.starts_with("datasheet")) c.copy_bytes_per_s *= most_reading_over_copying;
+  if (!by_datasheet(c)) c.copy_bytes_per_s *= most_reading_over_copying;
   if (format.as == WeightsAs::int8) c.fp8_flops = std::max(c.fp8_flops, 2 * c.bf16_flops);  // tensor cores since Turing
   const auto weights = eight ? engine::param_table(m.model) : std::vector<engine::ParamSpec>{};
   double ms = 0;
@@ -331,6 +333,15 @@ Outcome memory_inference(const ModelMemory& m) {
   r.add(Part{edge_table(edge, room)});
   say_what_is_counted(m, room, r);
   return yes_or_no(std::move(r), fits);
+}
+
+void check_levers_of_inference(const engine::LeverLists& asked, const engine::LeverLists& unasked) {
+  engine::LeverLists others = asked;
+  others.precision = unasked.precision, others.attention = unasked.attention;
+  const std::string levers = changed_options(others, unasked);
+  check(levers.empty(), Code::bad_argument, "--phase inference has no backward pass; leave {} out", levers);
+  check(asked.attention == unasked.attention || asked.attention.size() <= 1, Code::bad_argument,
+        "--phase inference takes one --attention; {} were given", asked.attention.size());
 }
 
 Outcome plan_inference(const ModelMemory& m, std::int64_t most_len) {

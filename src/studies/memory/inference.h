@@ -14,6 +14,9 @@ struct InferenceBytes {
 };
 InferenceBytes inference_bytes(const ModelMemory&, std::int64_t batch, std::int64_t len, Precision);
 
+// An Error where a lever of backward is not as the command has it unasked, or attention is several variants of the caller's.
+void check_levers_of_inference(const engine::LeverLists& asked, const engine::LeverLists& unasked);
+
 Outcome memory_inference(const ModelMemory&);  // yes: any of the rows fits
 
 // The largest batch for each length that doubles, up to most_len; yes: `batch` sequences of `len` fit, in some precision.

@@ -58,9 +58,6 @@ Recipe step_of(const ModelMemory& s, std::int64_t batch, std::int64_t len, const
   engine::find_keep(r, room.for_peak(), s.device, s.workers);
   return r;
 }
-std::string joined_options(const std::string& some, const std::string& more) {
-  return some.empty() || more.empty() ? some + more : some + ", " + more;
-}
 
 Case case_of(const ModelMemory& s, const Recipe& r, bool keep_found) {
   Case c{r, keep_found, engine::forecast(r, s.device, s.workers),
@@ -366,14 +363,11 @@ Outcome memory_model(const ModelMemory& asked) {
         "--measure runs one rank; headroom step --ranks {} holds every rank's bytes against the forecast", ranks.count);
   if (s.use == ModelUse::inference) {
     check(!s.measure, Code::bad_argument, "--measure runs a training step; leave --phase inference out");
-    engine::LeverLists others = s.levers;
-    others.precision = engine::LeverLists{}.precision, others.attention = engine::LeverLists{}.attention;
     engine::Ranks sharing = s.ranks;
     sharing.count = 1;  // tensor parallel
-    const std::string levers = joined_options(changed_options(others), changed_options(sharing));
-    check(levers.empty(), Code::bad_argument, "--phase inference has no backward pass; leave {} out", levers);
-    check(s.levers.attention.size() <= 1, Code::bad_argument, "--phase inference takes one --attention; {} were given",
-          s.levers.attention.size());
+    const std::string shared = changed_options(sharing);
+    check(shared.empty(), Code::bad_argument, "--phase inference shares the model out by tensor parallelism; leave {} out", shared);
+    check_levers_of_inference(s.levers, {});
     return memory_inference(s);
   }
   if (s.measure) engine::check_trained(s.model);

@@ -14,7 +14,9 @@
 #include "base/threads.h"
 #include "engine/model/decoder.h"
 #include "engine/model/models.h"
+#include "ops/attention/choose_dry.h"
 #include "report/described_table.h"
+#include "store/described_json.h"
 #include "studies/memory/answer.h"
 #include "studies/memory/inference.h"
 #include "studies/memory/model_mitigations.h"
@@ -110,7 +112,7 @@ std::vector<Recipe> recipes_of(const Plan& p) {
 // What the setting does, and the options that make it so.
 std::string in_words(const Recipe& r) {
   std::vector<std::string> words{std::string(name_of(r.precision))}, options;
-  if (!r.attention.starts_with("flash")) words.push_back(fmt::format("attention {}", r.attention));
+  if (attention::family_of(r.attention) != "flash") words.push_back(fmt::format("attention {}", r.attention));
   const engine::Keeping kept = r.kept_as();
   const bool all_kept = kept == engine::Keeping{};
   if (r.purpose != engine::Purpose::forward)
@@ -216,9 +218,10 @@ auto recipes_or_why_none(const Plan& p) {
     engine::check(r);
     const std::string host = host_left_out(p);
     check(host.empty(), Code::bad_argument, "{}", host);
-    throw Error(Code::bad_argument,
-                fmt::format("--phase {}: no update is made and nothing is kept; leave --keep, --gradients and --update out",
-                            names_of<ModelUse>.of(p.use)));
+    engine::LeverLists asked = p.levers;
+    asked.precision = levers_to_try().precision;
+    throw Error(Code::bad_argument, fmt::format("--phase {} has no such choice; leave {} out", names_of<ModelUse>.of(p.use),
+                                                changed_options(asked, levers_to_try())));
   }
   return recipes;
 }
@@ -248,6 +251,7 @@ void check_plan(const Plan& p) {
   const std::string of_answers = changed_options(p.serving);
   check(p.use == ModelUse::inference || of_answers.empty(), Code::bad_argument, "{}: only with --phase inference; add it, or leave {} out",
         of_answers, of_answers);
+  if (p.use == ModelUse::inference) check_levers_of_inference(p.levers, levers_to_try());
 }
 
 std::vector<Precision> usual_precisions(const Plan& p) {

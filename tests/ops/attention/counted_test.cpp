@@ -57,5 +57,12 @@ TEST(CountedAttention, AServersPassIsCountedWithoutScratchAndDoesNotRun) {
   EXPECT_EQ(choose_for_server(served, card, "flash").name, choose(served, card, "flash").name) << "what a kernel serves is its own";
 }
 
+TEST(FamilyOfAttention, IsTheTablesAndNotThatOfAName) {
+  for (const Variant& v : variants()) EXPECT_EQ(family_of(v.name), v.family) << v.name;
+  EXPECT_EQ(family_of("flash"), "flash");
+  EXPECT_EQ(family_of("plain"), "plain");
+  EXPECT_EQ(family_of("flashy"), "");
+}
+
 }  // namespace
 }  // namespace headroom::attention
