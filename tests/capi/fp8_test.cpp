@@ -60,6 +60,17 @@ TEST(CAttentionFp8, WhatItDoesNotServeIsAnsweredInOneLine) {
   refused([](P p) { p.variant = "plain"; }, HEADROOM_FORWARD, HEADROOM_UNSUPPORTED, "fp8");
 }
 
+TEST(CAttentionFp8, IsNotWhatAnOlderCallerAsks) {
+  const auto context = make_context();
+  InBf16 call;
+  call.p.struct_size = offsetof(headroom_attention_problem, quantise);
+  call.p.unused = -1, call.p.quantise = 7;  // padding of the older struct, and memory behind it
+  std::size_t forward = 0, backward = 0;
+  ASSERT_EQ(headroom_attention_workspace_bytes(context.get(), &call.p, HEADROOM_FORWARD, &forward), HEADROOM_OK) << words_of_failure();
+  EXPECT_EQ(headroom_attention_workspace_bytes(context.get(), &call.p, HEADROOM_BACKWARD, &backward), HEADROOM_OK) << words_of_failure();
+  EXPECT_EQ(call.forward(context.get(), forward), HEADROOM_OK) << words_of_failure();
+}
+
 TEST(CAttentionFp8, ExplainNamesWhatServesFp8Alone) {
   const auto context = make_context();
   InBf16 call;

@@ -149,8 +149,7 @@ MeasuredEfficiencies measure_efficiencies(const Device& device, const Ceilings& 
       within = std::max(within, either_way(s.forecast));
     }
     if (steps.empty()) continue;
-    EfficiencyRow row{.of_kernels = true};
-    row.efficiency = engine::fitted(precision, steps, ceilings, device, settings.threads);
+    EfficiencyRow row{.efficiency = engine::fitted(precision, steps, ceilings, device, settings.threads), .of_kernels = true};
     row.efficiency.within = std::ceil(within * 100) / 100;
     m.by_precision.push_back(row);
   }

@@ -134,19 +134,16 @@ class EveryProduct : public engine::ProductWatch {
 std::vector<Fp8Row> rows_of_a_step(const Fp8Settings& s) {
   check(s.width % s.heads == 0 && s.width / s.heads % 2 == 0, Code::bad_argument,
         "--width {} must be {} heads of an even dimension; choose others", s.width, s.heads);
-  engine::Recipe r;
-  r.model = engine::decoder_of({.name = "fp8",
-                                .vocab = 256,
-                                .width = s.width,
-                                .layers = s.layers,
-                                .heads = s.heads,
-                                .kv_heads = s.heads,
-                                .head_dim = s.width / s.heads,
-                                .ffn = 4 * s.width});
-  r.batch = s.batch;
-  r.len = s.len;
-  r.precision = {DType::bf16};
-  r.keep = {engine::Keep::no_cheap};  // norms are made again, so that backward has them at hand
+  const engine::Decoder model = engine::decoder_of({.name = "fp8",
+                                                    .vocab = 256,
+                                                    .width = s.width,
+                                                    .layers = s.layers,
+                                                    .heads = s.heads,
+                                                    .kv_heads = s.heads,
+                                                    .head_dim = s.width / s.heads,
+                                                    .ffn = 4 * s.width});
+  const engine::Keeping norms_again{engine::Keep::no_cheap};  // so that backward has them at hand
+  const engine::Recipe r(model, s.batch, s.len, {DType::bf16}, norms_again);
   const Device cpu;
   Place place(cpu, s.threads);
   const std::size_t needed = engine::forecast_peak(r, cpu, place.threads().count());
