@@ -1,4 +1,4 @@
-"""Without the dispatcher: what eager code runs, in a third of the time. Whoever listens to operators gets the operator."""
+"""Without the dispatcher: what eager code runs, in a third of the time. A program that listens to operators gets the operator."""
 
 import torch
 import torch.autograd.forward_ad as _forward_ad

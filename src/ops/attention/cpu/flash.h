@@ -1,5 +1,5 @@
 // flash on the CPU, between its planner (flash.cpp: scratch and which worker does what) and its kernels (flash_forward.cpp and
-// flash_backward.cpp: one compiled body per instruction set, the best one taken at run time). Nobody else includes this.
+// flash_backward.cpp: one compiled body per instruction set, the best one taken at run time).
 #pragma once
 #include "base/divide.h"
 #include "ops/attention/attention.h"
