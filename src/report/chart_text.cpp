@@ -99,8 +99,10 @@ std::vector<std::string> bars(const std::vector<Bar>& all, Unit unit) {
 // A bar for each tick, of its series' own characters; what they stand for comes last.
 std::vector<std::string> stacked_bars(const Chart& c, int columns) {
   constexpr std::array<std::string_view, 6> fills = {"█", "▓", "▒", "░", "─", "·"};
-  constexpr int beside_name = 2 + 2 + bar_columns + 2 + 8, narrowest_name = 20;
-  const int widest_name = std::max(narrowest_name, columns - beside_name);
+  // Where both have no room a bar gives way first: names have to be told apart.
+  constexpr int beside = 2 + 2 + 2 + 8, narrowest_name = 20, telling_name = 34, shortest_bar = 12;
+  const int longest_bar = std::clamp(columns - beside - telling_name, shortest_bar, bar_columns),
+            widest_name = std::max(narrowest_name, columns - beside - longest_bar);
   std::vector<std::vector<double>> values(c.ticks.size(), std::vector<double>(c.series.size()));
   double top = 1e-300;
   for (std::size_t s = 0; s < c.series.size(); ++s)
@@ -114,11 +116,11 @@ std::vector<std::string> stacked_bars(const Chart& c, int columns) {
     std::string line;
     double until = 0;
     for (std::size_t s = 0; s < c.series.size(); ++s) {
-      const auto from = std::lround(until / top * bar_columns), to = std::lround((until + values[t][s]) / top * bar_columns);
+      const auto from = std::lround(until / top * longest_bar), to = std::lround((until + values[t][s]) / top * longest_bar);
       line += repeated(fills[s % fills.size()], int(to - from));
       until += values[t][s];
     }
-    lines.push_back(padded(names[t], widest(names)) + "  " + padded(line, bar_columns) + "  " + in_words(sum_of(values[t]), c.unit));
+    lines.push_back(padded(names[t], widest(names)) + "  " + padded(line, longest_bar) + "  " + in_words(sum_of(values[t]), c.unit));
   }
   std::vector<std::string> meaning;
   for (std::size_t s = 0; s < c.series.size(); ++s) meaning.push_back(fmt::format("{} {}", fills[s % fills.size()], c.series[s].name));

@@ -371,6 +371,19 @@ class Pages(unittest.TestCase):
         self.browser.run("window.dispatchEvent(new Event('afterprint'))")
         self.assertLess(tallest, 820, "a chart that is taller than a sheet leaves the page before it empty")
 
+    def test_names_of_bars_are_whole_words_on_a_phone(self):
+        files = [str(f) for f in sorted((source / "bench/cards").glob("*.json"))]
+        try:
+            self.browser.width(400)
+            self.page(*files, name="phone.html")
+            self.draw_all()
+            lines = [l for l in self.browser.run("document.querySelector('figure').chart.data.labels") if l and l[0]]
+            self.assertEqual([l for l in lines if any(part.startswith(",") for part in l)], [])
+            for whole in ("attention-backward, PyTorch's flash", "attention-forward, FlashAttention-3"):
+                self.assertIn(whole, [" ".join(l) for l in lines])
+        finally:
+            self.browser.call("Emulation.clearDeviceMetricsOverride")
+
     def test_without_the_library_a_chart_is_its_numbers(self):
         file = self.page("1")
         text = file.read_text()

@@ -133,6 +133,13 @@ TEST(ChartText, SaysInAFewLinesWhatAPageDraws) {
   bars.ticks = {"one", "two"};
   EXPECT_EQ(chart_lines(bars), (std::vector<std::string>{"one  " + std::string("████████████████████████████████") + "  10",
                                                          "two  " + std::string("████████████████                ") + "  5"}));
+  Chart ways{"t", "", "", Unit::bytes, false, {{"weights", {{0, 8192}, {1, 4096}}}, {"rest", {{0, 0}, {1, 0}}}}, Chart::Kind::bars};
+  ways.ticks = {"all parameters, FP32, AdamW", "all parameters, bf16, AdamW"};
+  for (const int columns : {60, 80, 100}) {
+    const auto lines = chart_lines(ways, columns);
+    EXPECT_EQ(lines[0].find(ways.ticks[0] + "  ███"), 0u) << lines[0] << ": the bar gives way, not the name";
+    for (const std::string& line : lines) EXPECT_LE(columns_of(line), columns - 2) << line;
+  }
   Chart areas{"t", "x", "", Unit::bytes, false, {{"low", {{0, 1024}, {1, 1024}}}, {"high", {{0, 0}, {1, 3072}}}}, Chart::Kind::areas};
   const auto stacked = chart_lines(areas);
   ASSERT_EQ(stacked.size(), 3u);

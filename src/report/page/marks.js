@@ -67,10 +67,10 @@ const marks = (() => {
 
   // A long name in two lines at most, broken between words; its middle gives way, both ends tell.
   function in_lines(text) {
-    const most = innerWidth < 760 ? 17 : 42;
+    const most = innerWidth < 760 ? 19 : 42;
     if (text.length <= most) return [text];
     const start = text.slice(0, most + 1), at = Math.max(...[' ', ',', '_', '<', ':', '.'].map(c => start.lastIndexOf(c) + 1));
-    const first = text.slice(0, at > most / 3 ? Math.min(at, most) : most), rest = text.slice(first.length).trim();
+    const first = text.slice(0, at > most / 3 ? at : most), rest = text.slice(first.length).trim();
     if (rest.length <= most) return [first.trim(), rest];
     const end = rest.slice(1 - most), word = end.indexOf(' ') + 1;
     return [first.trim(), '…' + (word > 0 && word < most / 2 ? end.slice(word) : end)];
