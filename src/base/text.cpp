@@ -100,9 +100,10 @@ std::int64_t parse_integer(std::string_view text, std::string_view who, Between 
   const bool read = error == std::errc() && end == text.data() + text.size();
   if (read && x >= allowed.low && x <= allowed.high) return x;
   const std::string_view rest(end, std::size_t(text.data() + text.size() - end));
-  if (error == std::errc() && (rest == "k" || rest == "K") && x > 0 && x < 1 << 20)
-    throw Error(Code::bad_argument,
-                fmt::format("{}: '{}' is {} to some and {} to others; write the number that is meant", who, text, x * 1000, x * 1024));
+  const bool thousands = rest == "k" || rest == "K", millions = rest == "m" || rest == "M";
+  if (error == std::errc() && (thousands || millions) && x > 0 && x < 1 << 20)
+    throw Error(Code::bad_argument, fmt::format("{}: '{}' is {} to some and {} to others; write the number that is meant", who, text,
+                                                x * (thousands ? 1000 : 1000000), x * (thousands ? 1024 : 1024 * 1024)));
   const bool beyond = error == std::errc::result_out_of_range && !text.starts_with("-");  // then the limit is what has to be said
   if (allowed.high == std::numeric_limits<std::int64_t>::max() && !beyond)
     throw Error(Code::bad_argument, fmt::format("{}: '{}' is not a whole number of at least {}", who, text, allowed.low));
@@ -166,6 +167,14 @@ std::string closest(std::string_view word, const std::vector<std::string>& candi
     }
   }
   return best;
+}
+
+std::string as_typed_in_a_shell(const std::string& word) {
+  constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./,:=%+@";
+  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
 }
 
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates) {

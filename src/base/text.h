@@ -32,6 +32,9 @@ double parse_number(std::string_view text, std::string_view who, double low, dou
 double parse_fraction(std::string_view text, std::string_view who);      // "0.5%" is 0.005
 std::uint64_t parse_bytes(std::string_view text, std::string_view who);  // "24" is GiB; "512MiB", "80GB", "4096B"
 
+// A word as a shell reads it: in quotes where it has a space or a sign.
+std::string as_typed_in_a_shell(const std::string& word);
+
 // The most similar candidate, or "" when none is similar.
 std::string closest(std::string_view word, const std::vector<std::string>& candidates);
 // "; did you mean 'flash'?" or "".

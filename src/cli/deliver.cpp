@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/printable.h"
+#include "base/text.h"
 #include "cli/command.h"
 #include "cli/commit.h"
 #include "dist/quiet.h"
@@ -50,13 +51,6 @@ bool colour_is_welcome() {
 std::string command_typed;
 
 std::string program_of(std::string_view path) { return std::string(path.substr(path.find_last_of('/') + 1)); }
-std::string as_typed_in_a_shell(const std::string& word) {
-  constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./,:=%+@";
-  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
 
 std::string now_in_words() {  // in UTC; SOURCE_DATE_EPOCH, for files that have to come out the same
   const char* fixed = std::getenv("SOURCE_DATE_EPOCH");

@@ -172,15 +172,58 @@ std::string instead_of(const CLI::App& app, const std::string& option) {
                                Instead{"--markdown", "--format", "--format md prints Markdown, --out FILE.md writes it"},
                                Instead{"--html", "--out", "--out FILE.html writes a page"},
                                Instead{"--page", "--out", "--out FILE.html writes a page"},
+                               Instead{"-o", "--out", "--out FILE writes to a file"},
+                               Instead{"--nodes", "--per-host", "--gpus counts the GPUs of all hosts, --per-host those of one"},
+                               Instead{"--nnodes", "--per-host", "--gpus counts the GPUs of all hosts, --per-host those of one"},
+                               Instead{"--deepspeed", "--shard", "ZeRO-1 is --shard optimizer, ZeRO-2 gradients, ZeRO-3 everything"},
+                               Instead{"--fsdp", "--shard", "FSDP2 is --shard everything, with --gpus"},
+                               Instead{"--file", "--text", "--text FILE is what it learns"},
+                               Instead{"--data", "--text", "--text FILE is what it learns"},
+                               Instead{"--dataset", "--text", "--text FILE is what it learns"},
                                Instead{"--gradient-checkpointing", "--keep", "--keep input is a checkpoint of each block"},
                                Instead{"--activation-checkpointing", "--keep", "--keep input is a checkpoint of each block"}};
   for (const Instead& one : instead)
     if (is_same_word(one.option, option) && knows(app, std::string(one.needs))) return std::string(one.say);
-  constexpr std::array chosen{
-      "--shard",     "--lora", "--adam",    "--optimizer",  "--optimizer-in-backward", "--parameters",         "--base",
-      "--selective", "--loss", "--compile", "--accumulate", "--micro-batches",         "--offload-activations"};
+  if (is_same_word("--qlora", option) && knows(app, "--base")) return "QLoRA is --lora RANK --base 4bit";
+  constexpr std::array chosen{"--fsdp",
+                              "--deepspeed",
+                              "--qlora",
+                              "--zero",
+                              "--shard",
+                              "--lora",
+                              "--adam",
+                              "--optimizer",
+                              "--optimizer-in-backward",
+                              "--parameters",
+                              "--base",
+                              "--selective",
+                              "--loss",
+                              "--compile",
+                              "--accumulate",
+                              "--micro-batches",
+                              "--offload-activations"};
   if (app.get_name() == "headroom plan" && std::ranges::find(chosen, option) != chosen.end())
     return "plan tries what it can be and says which fits; headroom memory model takes one";
+  return "";
+}
+
+std::string command_for(std::string_view word) {
+  struct For {
+    std::string_view word, say;
+  };
+  constexpr std::array others{
+      For{"serve", "what a card can serve: headroom memory model --phase inference"},
+      For{"serving", "what a card can serve: headroom memory model --phase inference"},
+      For{"inference", "what a card can serve: headroom memory model --phase inference"},
+      For{"estimate", "what a model needs: headroom plan --as pytorch; what a program needs: headroom forecast -- CMD"},
+      For{"estimate-memory", "what a model needs: headroom plan --as pytorch; what a program needs: headroom forecast -- CMD"},
+      For{"finetune", "what fits a card: headroom plan --as pytorch"},
+      For{"fine-tune", "what fits a card: headroom plan --as pytorch"},
+      For{"run", "a program is forecast by headroom forecast -- CMD, and measured by headroom profile -- CMD"},
+      For{"list", "headroom results lists the runs"},
+      For{"show", "headroom results RUN shows a run"}};
+  for (const For& one : others)
+    if (one.word == word) return std::string(one.say);
   return "";
 }
 

@@ -30,6 +30,8 @@ std::string as_this_command_says(const CLI::App&, const std::string& word);
 
 // What to say in place of an option that the command lacks, if that is known; else empty.
 std::string instead_of(const CLI::App&, const std::string& option);
+// For a word that is no command, the command that answers what it asks; empty: none is known.
+std::string command_for(std::string_view word);
 
 // Another program's name by which an option was given among these words; empty where none was.
 std::string other_name_of(const CLI::App&, const std::string& option, std::span<char* const> words);

@@ -241,6 +241,8 @@ int find_and_run(std::span<char*> arguments) {
     if (word == c.name) return run(c, arguments.subspan(1));
     names.emplace_back(c.name);
   }
+  if (const std::string say = command_for(word); !say.empty())
+    return complain(called, fmt::format("there is no command '{}': {}", word, say), usage);
   return complain(called, fmt::format("there is no command '{}'; choose from {}{}", word, joined(names), did_you_mean(word, names)), usage);
 }
 

@@ -31,6 +31,7 @@ RunCommand memory_model_topic(CLI::App& app, Common& common) {
     studies::ModelMemory m = a->study;
     m.model = a->model.model();
     m.device = m.measure ? chosen_device(common) : account_device(common, m.memory_bytes);
+    m.model_and_device = model_and_device(a->model, common, m.device);
     if (m.device.kind == DeviceKind::cpu ? is_here(common) : !m.device.bus.empty()) (void)take_kept(m.device, common);
     m.workers = m.device.kind == DeviceKind::cpu ? std::max(1, available_cores() / m.ranks.count) : 1;  // as step shares them out
     return with_host("memory", common, false, [&](const studies::Host& host) {

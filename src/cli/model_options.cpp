@@ -41,6 +41,22 @@ void say_usual_precision(CLI::App& app) {
 
 bool names_precision(const CLI::App& app) { return app.count("--precision") > 0; }
 
+std::string ModelOptions::as_typed() const {
+  std::string words;
+  describe(*this, [&](const auto& member, const Description& d) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(member)>, std::string>)
+      words = first_option_of(d) + " " + as_typed_in_a_shell(member);
+    else if (member != 0)
+      words += fmt::format(" {} {}", first_option_of(d), member);
+  });
+  return words;
+}
+
+std::string model_and_device(const ModelOptions& m, const Common& common, const Device& device) {
+  return m.as_typed() + " --device " +
+         (common.device.empty() ? device.key.empty() ? "cuda" : device.key : as_typed_in_a_shell(common.device));
+}
+
 std::vector<engine::Decoder> ModelOptions::models() const {
   std::vector<engine::Decoder> all;
   for (const std::string& one : parse_list(name, "--model")) {

@@ -14,6 +14,7 @@ struct ModelOptions {
   std::int64_t layers = 0, width = 0, heads = 0, kv_heads = 0, ffn = 0, vocab = 0;  // 0: as the model says
   engine::Decoder model() const;
   std::vector<engine::Decoder> models() const;  // one for each name
+  std::string as_typed() const;                 // "--model small --layers 4"
 };
 void describe(Of<ModelOptions> auto& m, auto&& f) {
   constexpr Between size{0, 1 << 24};
@@ -41,6 +42,8 @@ Device described_device(const Common&);
 // The device of an account, which needs no machine: without --device a GPU that is here, else an H200; the same for our step and PyTorch's.
 // With --memory alone it is named a card of that memory, because no H200 was asked for.
 Device account_device(const Common&, std::optional<std::uint64_t> memory = {});
+// "--model small --device h200", for a command that says the same of them.
+std::string model_and_device(const ModelOptions&, const Common&, const Device&);
 bool is_here(const Common&);  // whether the device that --device names is here
 
 // What `headroom device` measured last of the machine that is here, if it ever did; else what is known of it; else measured now, in seconds.

@@ -72,6 +72,7 @@ RunCommand plan(CLI::App& app, Common& common) {
       p.batch = p.gpus;
     p.model = a->model.model();
     p.device = account_device(common, p.memory_bytes);
+    p.model_and_device = model_and_device(a->model, common, p.device);
     const bool gpu = p.device.kind == DeviceKind::cuda;
     p.workers = gpu ? 1 : std::max(1, available_cores() / p.gpus);
     p.stop = interrupted;

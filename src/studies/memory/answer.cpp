@@ -18,8 +18,8 @@ std::string fits_in_words(const Room& room, const Device& device, std::size_t fi
                      device.name, bytes_in_words(double(room.memory_bytes)));
 }
 
-std::string as_it_is_in_words(std::optional<int> gpus) {
-  return gpus ? fmt::format(" As it is it takes {} such GPUs (--gpus {} --shard everything).", *gpus, *gpus) : "";
+std::string as_it_is_in_words(std::optional<int> gpus, std::string_view with) {
+  return gpus ? fmt::format(" As it is it takes {} such GPUs (--gpus {} --shard everything{}).", *gpus, *gpus, with) : "";
 }
 
 }  // namespace headroom::studies

@@ -30,7 +30,7 @@ std::string rows_fit_in_words(const Room& room, const Device& device, const std:
 }
 
 // " As it is it takes 4 such GPUs …", where so many hold it; else empty.
-std::string as_it_is_in_words(std::optional<int> gpus);
+std::string as_it_is_in_words(std::optional<int> gpus, std::string_view with = "");
 
 // Less than this share of a peak is noise: a way that saves less is not shown.
 constexpr double noise_share = 0.005;

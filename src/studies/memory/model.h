@@ -29,7 +29,8 @@ struct ModelMemory {
   std::optional<std::uint64_t> memory_bytes;  // empty: all that a program can have of the device
   bool measure = false;                       // also run a step of each; the device is then one that is present
   Device device;
-  int workers = 1;  // threads that the CPU's scratch is counted for
+  std::string model_and_device{};  // the options that named them, for commands that a reader can copy
+  int workers = 1;                 // threads that the CPU's scratch is counted for
   std::function<void(double share, const std::string& doing)> progress = [](double, const std::string&) {};
 
   std::string attention_family() const {  // for accounts with one

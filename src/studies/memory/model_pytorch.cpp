@@ -58,12 +58,16 @@ bool accounted_for(const LanguageModel& m) {
 }
 
 // Ways to save, cheapest first, for the combination that fits. LoRA trains other numbers, so it comes after what trains the same ones.
-std::vector<Lever<LanguageModel>> levers_of_pytorch() {
+std::vector<Lever<LanguageModel>> levers_of_pytorch(const LanguageModel& now) {
   using engine::Keep;
   const auto micro_batches = [](LanguageModel& m) {
     if (m.batch == 1 || m.in_backward) return false;
     m.accumulate *= m.batch, m.batch = 1;
     return true;
+  };
+  const auto adapt = [](LanguageModel& m, pytorch::Parameters adapters) {
+    m.lora = 16, m.parameters = adapters, m.in_backward = false;
+    if (m.adam > pytorch::Adam::eight_bit) m.adam = pytorch::Adam::fused;
   };
   const auto trains = [](const LanguageModel& m) { return m.until == pytorch::Until::update; };
   return {
@@ -76,9 +80,15 @@ std::vector<Lever<LanguageModel>> levers_of_pytorch() {
        }},
       {"FSDP2 (--shard everything)",
        [](LanguageModel& m) {
-         if (m.gpus == 1 || m.sharded()) return false;
+         if (m.gpus == 1 || m.shard == engine::Sharding::everything || (m.lora > 0 && m.parameters == pytorch::Parameters::whole))
+           return false;
          m.shard = engine::Sharding::everything;
-         if (m.lora > 0) m.parameters = pytorch::Parameters::half;  // it gathers parameters of one type
+         return true;
+       }},
+      {"FSDP2 with adapters in 16 bits (--shard everything --parameters half)",  // it gathers parameters of one type
+       [](LanguageModel& m) {
+         if (m.gpus == 1 || m.sharded() || m.lora == 0 || m.parameters == pytorch::Parameters::half) return false;
+         m.shard = engine::Sharding::everything, m.parameters = pytorch::Parameters::half;
          return true;
        }},
       {"torch.autocast in bf16 (--precision bf16)",
@@ -108,12 +118,17 @@ std::vector<Lever<LanguageModel>> levers_of_pytorch() {
        }},
       {"LoRA of rank 16 (--lora 16)",
        [=](LanguageModel& m) {
-         if (!trains(m) || m.lora > 0 || m.compile != pytorch::Compile::none) return false;
-         m.lora = 16, m.parameters = m.sharded() ? pytorch::Parameters::half : pytorch::Parameters::whole, m.in_backward = false;
-         if (m.adam > pytorch::Adam::eight_bit) m.adam = pytorch::Adam::fused;
+         if (!trains(m) || m.lora > 0 || m.sharded() || m.compile != pytorch::Compile::none) return false;
+         adapt(m, pytorch::Parameters::whole);
          return true;
        }},
-      {"micro-batches of 1", micro_batches},
+      {"LoRA of rank 16 in 16 bits (--lora 16 --parameters half)",
+       [=](LanguageModel& m) {
+         if (!trains(m) || m.lora > 0 || !m.sharded() || m.compile != pytorch::Compile::none) return false;
+         adapt(m, pytorch::Parameters::half);
+         return true;
+       }},
+      {fmt::format("micro-batches of 1 (--batch 1 --accumulate {})", now.batch * now.accumulate), micro_batches},
       {"frozen weights in 4 bits, QLoRA (--base 4bit)",
        [](LanguageModel& m) {
          return m.lora > 0 && size_of(m.precision.dtype) == 2 && std::exchange(m.base, pytorch::Base::four_bit) == pytorch::Base::precision;
@@ -254,8 +269,22 @@ std::vector<std::string> left_out(const engine::Decoder& d, const LanguageModel&
   return all;
 }
 
+// FSDP2 gathers parameters of one type, so adapters have to be in the precision, too.
+bool gathers_adapters(const LanguageModel& m) { return m.lora > 0 && m.parameters == pytorch::Parameters::whole; }
+
+// Where the nearest does not fit either: more GPUs, a shorter length, or a larger card.
+std::string what_else_fits(const Combination<LanguageModel>& nearest, const Room& room, const ModelMemory& asked, std::uint64_t workspace) {
+  const std::string with = nearest.words.empty() ? "" : nearest.words.size() == 1 ? " with this way" : " with these ways";
+  if (const auto n = gpus_that_hold(nearest.setting, asked.device, asked.memory_bytes))
+    return fmt::format(" {} such GPUs hold it{} (--gpus {} --shard everything{}).", *n, with, *n,
+                       gathers_adapters(nearest.setting) ? " --parameters half" : "");
+  if (const auto len = length_that_fits(nearest.setting, room, workspace))
+    return fmt::format(" A length of {} fits{} (--len {}).", *len, with, *len);
+  return larger_card_in_words(nearest.setting, asked.device, asked.memory_bytes);
+}
+
 std::string answer_of(const std::vector<PyTorchModelRow>& rows, const Room& room, const ModelMemory& asked, const LanguageModel& last,
-                      const Combination<LanguageModel>& together) {
+                      const Combination<LanguageModel>& together, std::uint64_t workspace) {
   const auto words = [](std::uint64_t b) { return bytes_in_words(double(b)); };
   std::string answer = rows_fit_in_words(room, asked.device, rows);
   if (rows.back().fits) return answer + ".";
@@ -264,13 +293,40 @@ std::string answer_of(const std::vector<PyTorchModelRow>& rows, const Room& room
                     needs = words(room.needed_bytes(together.peak));
   answer += together.fits ? fmt::format(". Least that would fit: {}: {}.", ways, needs)
                           : fmt::format(". No way known here makes it fit; the nearest, {}, needs {}.", ways, needs);
-  return answer + as_it_is_in_words(gpus_that_hold(last, asked.device, asked.memory_bytes));
+  const auto gpus = gpus_that_hold(last, asked.device, asked.memory_bytes);
+  if (gpus) return answer + as_it_is_in_words(gpus, gathers_adapters(last) ? " --parameters half" : "");
+  return together.fits ? answer : answer + what_else_fits(together, room, asked, workspace);
 }
 
 }  // namespace
 
 std::uint64_t reserved_bytes(const pytorch::LanguageModelAccount& a, const Room& room) {
   return std::min(a.reserved_bytes, std::max(a.train_peak_bytes, room.for_peak()));
+}
+
+std::optional<std::int64_t> length_that_fits(const LanguageModel& m, const Room& room, std::uint64_t workspace) {
+  const std::int64_t longest = largest(m.len - 1, [&](std::int64_t len) {
+    LanguageModel shorter = m;
+    shorter.len = len;
+    return room.holds(step_peak(shorter, workspace));
+  });
+  if (longest == 0) return {};
+  return longest;
+}
+
+std::string larger_card_in_words(const LanguageModel& m, const Device& device, std::optional<std::uint64_t> memory) {
+  if (memory) return "";
+  std::vector<const Device*> larger;
+  for (const Device& card : known_devices())
+    if (card.kind == DeviceKind::cuda && computes_bf16(card) == computes_bf16(device) && card.memory_bytes > device.memory_bytes)
+      larger.push_back(&card);
+  std::ranges::stable_sort(larger, {}, &Device::memory_bytes);
+  for (const Device* card : larger) {
+    const auto peak = peak_or_none(m, pytorch::workspace_bytes(card->sm));
+    if (peak && room_of(*card, {}, int(m.gpus), RunBy::pytorch).holds(*peak))
+      return fmt::format(" It fits on {} (--device {}).", m.gpus > 1 ? fmt::format("{} × {}", m.gpus, card->name) : card->name, card->key);
+  }
+  return "";
 }
 
 std::optional<int> gpus_that_hold(const LanguageModel& m, const Device& device, std::optional<std::uint64_t> memory) {
@@ -366,9 +422,9 @@ Outcome memory_model_as_pytorch(const ModelMemory& asked) {
   const LanguageModel& last = models.back();
   asked.progress(0.5, "searching the least that fits");
   const Combination<LanguageModel> together = least_that_fits(
-      last, levers_of_pytorch(), [&](const LanguageModel& one) { return peak_or_none(one, workspace); },
+      last, levers_of_pytorch(last), [&](const LanguageModel& one) { return peak_or_none(one, workspace); },
       [&](std::uint64_t peak) { return room.holds(peak); });
-  Record r{"", answer_of(described, room, asked, last, together), {}};
+  Record r{"", answer_of(described, room, asked, last, together, workspace), {}};
   r.add({Note{fmt::format("Memory of {} as PyTorch{}: {}, attention {}",
                           asked.use == ModelUse::train ? "a training step" : names_of<ModelUse>.of(asked.use), in_words(model),
                           asked.model.name, model.fused_attention ? "fused" : "naive")}});
@@ -384,6 +440,9 @@ Outcome memory_model_as_pytorch(const ModelMemory& asked) {
   if (live) r.add({*std::move(live)});
   if (!at_peak.rows.empty()) r.add({at_peak});
   if (beside) r.add({*std::move(beside)});
+  if (!described.back().fits && !together.words.empty())
+    r.add({Note{fmt::format("{}, one by one: {}", together.fits ? "The bytes of the least that would fit" : "The bytes of the nearest",
+                            command_of(together.setting, asked.model_and_device, asked.memory_bytes))}});
   if (!models.empty()) r.add({edges(models, workspace, room)}).add({mitigations(models.back(), asked, workspace, together, the_step)});
   r.add({Note{fmt::format(
       "As PyTorch on {}, by torch.cuda.memory_allocated's count: the caching allocator's blocks replayed, 1 MB is 2^20 bytes, two "

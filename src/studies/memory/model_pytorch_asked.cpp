@@ -63,7 +63,12 @@ PyTorchInterval interval_of(const LanguageModel& m, std::uint64_t peak, std::uin
 
 std::string options_of(const LanguageModel& m) {
   return fmt::format("--batch {} --len {} --precision {}{} {}", m.batch, m.len, name_of(m.precision),
-                     m.fused_attention ? " --attention flash" : "", levers_of(m));
+                     m.fused_attention ? " --attention flash" : " --attention plain", levers_of(m));
+}
+
+std::string command_of(const LanguageModel& m, const std::string& model_and_device, std::optional<std::uint64_t> memory) {
+  return fmt::format("headroom memory model --as pytorch {}{} {}", model_and_device, memory ? fmt::format(" --memory {}B", *memory) : "",
+                     options_of(m));
 }
 
 std::string levers_of(const LanguageModel& m) {

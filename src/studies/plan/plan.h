@@ -57,6 +57,7 @@ struct Plan {
   Whose whose = Whose::headroom;
   ServingChoices serving{};
   Device device;
+  std::string model_and_device{};                     // the options that named them, for commands that a reader can copy
   int workers = 1;                                    // threads that the CPU's scratch is counted for
   std::function<bool()> stop = [] { return false; };  // asked between forecasts
   std::function<void(double share, const std::string& doing)> progress = [](double, const std::string&) {};

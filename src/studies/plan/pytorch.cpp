@@ -26,7 +26,8 @@ void check_asked(const Plan& p) {
   const Plan usual;
   others.batch = usual.batch, others.len = usual.len, others.gpus = usual.gpus, others.per_host = usual.per_host, others.link = usual.link,
   others.levers.precision = usual.levers.precision;
-  others.levers.keep = usual.levers.keep, others.memory_bytes = usual.memory_bytes, others.most = usual.most, others.whose = usual.whose;
+  others.levers.keep = usual.levers.keep, others.levers.attention = usual.levers.attention, others.memory_bytes = usual.memory_bytes,
+  others.most = usual.most, others.whose = usual.whose;
   const std::string ours = changed_options(others);
   check(ours.empty(), Code::bad_argument, "plan --as pytorch: PyTorch's training step has no such choice; leave {} out", ours);
   engine::check_pytorch_account(p.model);
@@ -43,7 +44,10 @@ DType half_of(const Device& d) { return engine::usual_precision(d).dtype; }
 std::vector<LanguageModel> steps_of(const Plan& p) {
   ModelMemory like;
   like.model = p.model;
-  if (p.model.family != "gpt_oss") like.levers.attention = {"flash"};  // its sinks have no fused kernel
+  if (p.levers.attention.size() == 1)
+    like.levers.attention = p.levers.attention;
+  else if (p.model.family != "gpt_oss")
+    like.levers.attention = {"flash"};  // its sinks have no fused kernel
   LanguageModel m = language_model_of(like);
   m.len = p.len, m.gpus = p.gpus, m.adam = pytorch::Adam::fused;
   std::vector<LanguageModel> all;
@@ -57,7 +61,8 @@ std::vector<LanguageModel> steps_of(const Plan& p) {
       for (std::int64_t micro = each; micro >= 1; --micro) {
         if (each % micro != 0) continue;
         for (const auto compile : {pytorch::Compile::model, pytorch::Compile::blocks, pytorch::Compile::none}) {
-          if ((keep.group != 1 || m.family != pytorch::Family::llama) && compile != pytorch::Compile::none) continue;
+          const bool compiles = keep.group == 1 && m.family == pytorch::Family::llama && m.fused_attention;
+          if (!compiles && compile != pytorch::Compile::none) continue;
           if (compile == pytorch::Compile::model && (p.gpus > 1 || keep.first() != engine::Keep::everything)) continue;
           for (const auto shard :
                {engine::Sharding::none, engine::Sharding::optimizer, engine::Sharding::gradients, engine::Sharding::everything}) {
@@ -212,13 +217,7 @@ SearchOfPyTorch searched(const Plan& p, const std::vector<LanguageModel>& steps,
   return s;
 }
 
-std::string command_of(const Plan& p, const LanguageModel& m) {
-  return fmt::format("headroom memory model --as pytorch --model {} --device {}{} {}", p.model.name,
-                     p.device.key.empty() ? "cuda" : p.device.key, p.memory_bytes ? fmt::format(" --memory {}B", *p.memory_bytes) : "",
-                     options_of(m));
-}
-
-std::string answer_of(const Plan& p, const Room& room, const SearchOfPyTorch& search) {
+std::string answer_of(const Plan& p, const Room& room, const SearchOfPyTorch& search, std::uint64_t workspace) {
   const auto& ways = search.ways;
   const auto fits = std::find_if(ways.begin(), ways.end(), [](const BestOfWay& w) { return w.fits; });
   if (fits != ways.end())
@@ -248,10 +247,12 @@ std::string answer_of(const Plan& p, const Room& room, const SearchOfPyTorch& se
     if (!n) continue;
     std::string what = way.way->name;
     what[0] = char(std::toupper(static_cast<unsigned char>(what[0])));
-    answer += fmt::format(" {}, takes {} such GPUs with a sequence each: --gpus {} --batch {}.", what, *n, *n, *n);
-    break;
+    return answer + fmt::format(" {}, takes {} such GPUs with a sequence each: --gpus {} --batch {}.", what, *n, *n, *n);
   }
-  return answer;
+  if (of_least) return answer;
+  if (const auto len = length_that_fits(least.smallest, room, workspace))
+    return answer + fmt::format(" No number of such GPUs holds this length; a length of {} fits (--len {}).", *len, *len);
+  return answer + larger_card_in_words(least.smallest, p.device, p.memory_bytes);
 }
 
 Table table_of_ways(const std::vector<BestOfWay>& ways, const Room& room, const Device& device) {
@@ -371,7 +372,7 @@ Outcome plan_as_pytorch(const Plan& p) {
   const std::string asked =
       fmt::format("{} batch {} len {} in {} on {}{}, as PyTorch", p.model.name, p.batch, p.len, bytes_in_words(double(room.memory_bytes)),
                   p.gpus > 1 ? fmt::format("each of {} × ", p.gpus) : "", p.device.name);
-  Record r{"", ways.empty() && search.whole() ? asked : answer_of(p, room, search), {}};
+  Record r{"", ways.empty() && search.whole() ? asked : answer_of(p, room, search, workspace), {}};
   if (!ways.empty()) r.add(Part{Note{asked}});
   if (const std::string preset = engine::preset_in_words(p.model); !preset.empty()) r.add(Part{Note{preset}});
   r.add("fits", fits).add("memory_bytes", std::int64_t(room.memory_bytes), Unit::bytes);
@@ -390,7 +391,8 @@ Outcome plan_as_pytorch(const Plan& p) {
           Note{"LoRA is planned with FSDP2 and its adapters in 16 bits; QLoRA with DDP where each GPU has room for all weights, else with "
                "FSDP2. An optimizer in backward is planned on one GPU."}});
     for (const std::string& why : why_no_times(ways)) r.add(Part{Note{why}});
-    if (first != ways.end()) r.add(Part{Note{fmt::format("Its bytes, one by one: {}", command_of(p, first->step))}});
+    if (first != ways.end())
+      r.add(Part{Note{fmt::format("Its bytes, one by one: {}", command_of(first->step, p.model_and_device, p.memory_bytes))}});
     if (std::any_of(ways.begin(), ways.end(), [](const BestOfWay& w) { return !measured_choices(w.step); }))
       r.add(Part{
           Note{"checked (in csv and json) says whether steps with all choices of a way were measured on a card. For the others, what each "
@@ -408,13 +410,13 @@ Outcome plan_as_pytorch(const Plan& p) {
       "rows",
       of_these ? "FP32 parameters and AdamW: the settings that fit, least work first" : "FP32 parameters and AdamW: the smallest setting",
       fitting)});
-  r.add(Part{
-      Note{std::string{"Least work first: 16 bits, nothing computed again, whole batches, compiled, little sent. AdamW is fused, attention "
-                       "F.scaled_dot_product_attention (gpt-oss: plain); keep input is torch.utils.checkpoint of each block; shard "
-                       "none is DDP, optimizer is DDP with ZeroRedundancyOptimizer (ZeRO-1), everything is FSDP2 with every block "
-                       "resharded after forward (torchtitan's default), gradients without. "
-                       "headroom memory model --as pytorch accounts for one of them by tensor. "} +
-           about_reserved}});
+  r.add(Part{Note{fmt::format(
+      "Least work first: 16 bits, nothing computed again, whole batches, compiled, little sent. AdamW is fused, attention "
+      "{}; keep input is torch.utils.checkpoint of each block; shard "
+      "none is DDP, optimizer is DDP with ZeroRedundancyOptimizer (ZeRO-1), everything is FSDP2 with every block "
+      "resharded after forward (torchtitan's default), gradients without. "
+      "headroom memory model --as pytorch accounts for one of them by tensor. {}",
+      all.front().fused_attention ? "F.scaled_dot_product_attention" : "plain, with whole matrices of scores", about_reserved)}});
   if (search.whole()) return yes_or_no(std::move(r), fits);
   return {std::move(r), Answer::failed, {}, fmt::format("headroom plan: {} after {}", stopped_by(), search.how_far()), true};
 }
