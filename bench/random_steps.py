@@ -236,7 +236,9 @@ def named(config):
 
 
 def summary(name, rows):
-    """A line of errors of rows of (error, inside, half width)."""
+    """A line of errors of rows of (error, inside, half width), where there are any."""
+    if not rows:
+        return
     sizes = [abs(e) for e, _, _ in rows]
     worst = max((e for e, _, _ in rows), key=abs)
     print(f"# {name}: {len(rows)} settings: median error {statistics.median(sizes):.1%}, worst {worst:+.1%}, "

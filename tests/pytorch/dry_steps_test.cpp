@@ -57,6 +57,20 @@ TEST(PyTorchDrySteps, AreCountedWithinTwoPercent) {
   std::printf("largest relative error %.4f\n", worst);
 }
 
+// The same programs on an H100 (tests/data/pytorch_steps_h100.csv): bench/peers/pytorch_steps.py, PyTorch 2.11, two ranks by NCCL, the fullest of them.
+TEST(PyTorchDrySteps, ExpertsAndZeroRedundancyTakeThatOnAnH100) {
+  const auto rows = rows_of("pytorch_steps_h100.csv");
+  ASSERT_EQ(rows.size(), 5u);
+  for (const Row& row : rows) {
+    const LanguageModel m = setting_of(row);
+    const auto a = account(m, 32ull << 20);
+    EXPECT_EQ(std::to_string(a.params), row.at("params")) << row.at("model");
+    const double off = double(a.train_peak_bytes) / 1048576.0 / std::stod(row.at("update_peak")) - 1;
+    std::printf("%s: %+.2f %%\n", row.at("model").c_str(), 100 * off);
+    EXPECT_LT(std::abs(off), 0.01) << row.at("model");
+  }
+}
+
 // A program that loops over experts, as transformers does with experts_implementation="eager", is within the interval of the grouped products, whichever
 // expert gets the tokens: HEADROOM_DRY_ROUTING=balanced, worst.
 TEST(PyTorchDrySteps, LoopsOverExpertsAreWithinTheInterval) {
