@@ -298,6 +298,22 @@ TEST_F(ModelProgram, AModelThatAnswersIsHeldAsItIsServed) {
 }
 
 // Forward, forward and backward without an optimiser, and a step are three questions; the row says which was asked.
+TEST_F(ModelProgram, WhatIsServedIsAPictureOfItsBytes) {
+  const std::string asked = "memory model --phase inference --model llama-3.1-8b --device 4090 --batch 1,4 --len 4096 ";
+  const std::filesystem::path page = std::filesystem::path(db_).parent_path() / "serving.html";
+  ASSERT_EQ(run(asked + "--out " + page.string() + " --db " + db_).code, 0);
+  std::ifstream file(page);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_LT(text.find("Bytes of inference by kind"), text.find("largest_batch")) << "the picture comes first";
+  const std::string said = run(asked + " --db " + db_).out;
+  for (const char* bar : {"bf16 batch 1 len 4096  ", "bf16 batch 4 len 4096  ", "█ weights  ▓ cache"})
+    EXPECT_NE(said.find(bar), std::string::npos) << bar << said;
+  for (const Json& row : answer(asked)["rows"])
+    EXPECT_NE(said.find(fmt::format("  {}\n", bytes_in_words(row["needed_bytes"].get<double>()))), std::string::npos)
+        << row << ": the kinds add up\n"
+        << said;
+}
+
 TEST_F(ModelProgram, EachPhaseOfAStepIsAskedByItself) {
   const std::string size = " --device cpu --len 32 --precision bf16" + small_model;
   const Json step = answer("step --phase forward,forward+backward,train --steps 1 --warmup 0 --threads 1" + size);

@@ -97,6 +97,23 @@ std::int64_t largest_batch(const ModelMemory& m, const Room& room, std::int64_t 
   return largest((std::int64_t(1) << 31) / len - 1, [&](std::int64_t batch) { return row_of(m, room, batch, len, p).fits; });
 }
 
+// Each row's bytes by kind, beside the limit.
+Chart picture_of_serving(const std::vector<InferenceRow>& rows, const Room& room) {
+  Chart c{"Bytes of inference by kind", "", "", Unit::bytes, false, {}, Chart::Kind::bars};
+  for (const char* kind : {"weights", "cache", "activations, scratch", "context, libraries"}) c.series.push_back({kind, {}});
+  for (const InferenceRow& row : rows) {
+    const auto at = double(c.ticks.size());
+    const std::uint64_t named = row.weight_bytes + row.cache_bytes + room.overhead_bytes;
+    c.series[0].points.emplace_back(at, double(row.weight_bytes));
+    c.series[1].points.emplace_back(at, double(row.cache_bytes));
+    c.series[2].points.emplace_back(at, double(row.needed_bytes - std::min(named, row.needed_bytes)));
+    c.series[3].points.emplace_back(at, double(room.overhead_bytes));
+    c.ticks.push_back(fmt::format("{} batch {} len {}", name_of(row.precision), row.batch, row.len));
+  }
+  c.marks.push_back({fmt::format("memory {}", bytes_in_words(double(room.memory_bytes))), double(room.memory_bytes)});
+  return c;
+}
+
 void say_what_is_counted(const ModelMemory& m, const Room& room, Record& r) {
   const engine::Decoder& d = m.model;
   const bool said_by_file = m.serving.weights == engine::WeightsAs::checkpoint,
@@ -319,7 +336,7 @@ Outcome memory_inference(const ModelMemory& m) {
   Record r{"", answer_of(m, room, rows), {}};
   r.add(Part{Note{fmt::format("{} ({} parameters), serving, on {}{}", m.model.name, engine::param_count(m.model),
                               m.ranks.count > 1 ? fmt::format("each of {} × ", m.ranks.count) : "", m.device.name)}});
-  r.add(Part{table_of<InferenceRow>("rows", "Bytes of inference", rows)});
+  r.add(Part{picture_of_serving(rows, room)}).add(Part{table_of<InferenceRow>("rows", "Bytes of inference", rows)});
   std::vector<LargestRow> edge;
   for (const InferenceRow& row : rows) {
     const auto most_len = largest(std::min((std::int64_t(1) << 31) / row.batch - 1, engine::most_tokens(d)),
