@@ -344,7 +344,7 @@ TEST_F(ModelProgram, EachPhaseOfAStepIsAskedByItself) {
   }
   const Json torch =
       answer("plan --as pytorch --device h200 --batch 4 --len 64 --gpus 2 --precision bf16 --layers 2 --width 64 --heads 2 --vocab 100");
-  ASSERT_EQ(torch["fp32_settings"], 24) << "keep, compile, micro-batch, sharding";
+  ASSERT_EQ(torch["fp32_settings"], 32) << "two levels of keep, blocks compiled or not, two micro-batches, four shardings";
   EXPECT_EQ(torch["rows"][0]["compile"], "blocks");
   const Json same = answer(
       "memory model --as pytorch --device h200 --batch 2 --len 64 --gpus 2 --precision bf16 --attention flash --adam fused "

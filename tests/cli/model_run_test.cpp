@@ -135,7 +135,7 @@ TEST_F(ModelProgram, TrainingMayHoldLessAndGoesOnWhereItStopped) {
   fs::remove(save + "/step-00000020.safetensors");  // as if it had been killed after step 15
   EXPECT_EQ(answer(less + " --steps 20 --resume --save " + save)["validation_loss"], through["validation_loss"]);
   fs::remove(save + "/step-00000020.safetensors");
-  refused(common + " --steps 20 --resume --save " + save, 2, "was trained with");
+  refused(common + " --masters whole --steps 20 --resume --save " + save, 2, "was trained with masters");
   refused(less + " --clip 1 --steps 20", 2, "--update after");
   refused(less + " --steps 20 --micro-batches 2", 2, "one micro-batch");
 }

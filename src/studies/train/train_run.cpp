@@ -236,7 +236,8 @@ bool go_on_as_checkpoint(TrainRun& r, const std::function<bool(const std::string
   if (!settings.is_object()) return true;
   describe(r, [&](auto& member, const Description& d) {
     const std::string_view name = d.name;
-    const bool of_its_own = name == "micro_batches" || (name == "warmup" && named("--steps")) || (name == "scales" && r.switch_precision);
+    const bool no_scales = r.switch_precision || size_of(r.recipe.precision.dtype) != 1;  // precision is described before them
+    const bool of_its_own = name == "micro_batches" || (name == "warmup" && named("--steps")) || (name == "scales" && no_scales);
     if (d.role != Role::asked || of_its_own || named(first_option_of(d))) return;
     if (const auto at = settings.find(d.name); at != settings.end()) read_member(*at, member);
   });
