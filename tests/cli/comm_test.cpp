@@ -142,7 +142,7 @@ TEST_F(Comm, ASignalToAnyRankStopsAllAfterWhatTheyHaveInHand) {
     ASSERT_EQ(children.size(), 1u);
     wait_for_rows(db);
     kill(to_parent ? parent : children[0], SIGTERM);
-    const int status = ended_within(parent, std::chrono::seconds(20));
+    const int status = ended_within(parent, std::chrono::seconds(60));
     ASSERT_TRUE(WIFEXITED(status)) << text_of(err);
     EXPECT_EQ(WEXITSTATUS(status), 1) << text_of(err);
     EXPECT_FALSE(lives(children[0]));
