@@ -137,7 +137,7 @@ TEST_F(Comm, WhereTheFirstRankIsKilledTheOthersEndAndTheNextSaysIt) {
 TEST_F(Comm, ASignalToAnyRankStopsAllAfterWhatTheyHaveInHand) {
   for (const bool to_parent : {true, false}) {
     const std::string err = (folder_ / "stopped").string(), db = db_ + (to_parent ? "p" : "c");
-    const pid_t parent = start_into("comm --device cpu --ranks 2 --bytes 64KiB --steps 20000 --db " + db, err);
+    const pid_t parent = start_into("comm --device cpu --ranks 2 --bytes 64KiB --steps 10000 --db " + db, err);
     const auto children = wait_for_children(parent, 1);
     ASSERT_EQ(children.size(), 1u);
     wait_for_rows(db);
