@@ -354,18 +354,12 @@ Value Eager::where(const std::string& name, const Value& mask, const Value& x) {
 }
 
 // Autocast runs exp, sum and softmax in FP32.
-Value Eager::exp(const std::string& name, const Value& given) {
-  const Value x = autocast_ ? cast(name + " input as fp32", given, DType::f32) : given;
-  Value out = fresh(name, x.dtype, x.shape);
-  ran(Kernel::pointwise, out, x);
-  return record(name, out, {x}, [this, out = out.saved(), name = full(name)](const Value& g) {
-    const Value d = make("d(" + name + ")", g.dtype, g.shape);
-    ran(Kernel::pointwise, d, g, out);
-    return Node::Gradients{d};
-  });
+Value Eager::exp(const std::string& name, const Value& x) {
+  return derived_by_result(name, autocast_ ? cast(name + " input as fp32", x, DType::f32) : x);
 }
+Value Eager::sigmoid(const std::string& name, const Value& x) { return derived_by_result(name, x); }
 
-Value Eager::sigmoid(const std::string& name, const Value& x) {
+Value Eager::derived_by_result(const std::string& name, const Value& x) {
   Value out = fresh(name, x.dtype, x.shape);
   ran(Kernel::pointwise, out, x);
   return record(name, out, {x}, [this, out = out.saved(), name = full(name)](const Value& g) {
@@ -427,17 +421,7 @@ Value Eager::rms_norm(const std::string& name, const Value& x, const Parameter& 
 
 // ---- rows
 
-Value Eager::row_maximum(const std::string& name, const Value& x) {
-  Value out = fresh(name, x.dtype, with_last(x.shape, 1));
-  Value indices = fresh(name + " indices", DType::i64, out.shape);
-  ran(Kernel::reducing, x, out, indices);
-  return record(name, out, {x}, [this, indices, type = x.dtype, shape = x.shape, name = full(name)](const Value& g) {
-    const Value d = make("d(" + name + ") scattered", type, shape);
-    ran(Kernel::pointwise, d);
-    ran(Kernel::other, g, indices);
-    return Node::Gradients{d};
-  });
-}
+Value Eager::row_maximum(const std::string& name, const Value& x) { return best(name, x, 1); }
 
 Value Eager::row_sum(const std::string& name, const Value& given) {
   const Value x = autocast_ ? cast(name + " input as fp32", given, DType::f32) : given;

@@ -110,6 +110,7 @@ class Eager : public Engine {
   Value summed_experts(const std::string& name, const Value& x, Shape to, Visit);  // adds up a token's experts
 
  private:
+  Value derived_by_result(const std::string& name, const Value& x);  // an elementwise function whose derivative is one of its result
   Value powered(const std::string& name, const Value& x, const char* lower,
                 const char* times_lower);  // autograd's names of xⁿ⁻¹ and n · xⁿ⁻¹
   Value parts_of_sums(std::int64_t rows, std::int64_t columns);

@@ -103,6 +103,8 @@ class Model {
   Value embedded_of_experts();
   Value norm_of_transformers(const std::string& name, const Value& x, const Parameter& weight, Eager::Visit = Eager::Visit::first);
   Value experts_of(const BlockWeights&, const Value& h, Eager::Visit);
+  Value added_up(const Value& made, const Value& of_pairs, const Value& h,
+                 Eager::Visit);  // what each pair of token and expert made, by token
   Value block_of_experts(std::size_t i, const Value& x, Eager::Visit);
   Value embedded_of_gpt_oss();
   Value norm_of_gpt_oss(const std::string& name, const Value& x, const Parameter& weight);

@@ -64,8 +64,12 @@ Value Model::experts_of(const BlockWeights& w, const Value& h, Eager::Visit pass
     made = torch.multiply("silu(gate)·up of experts", torch.silu("silu(gate) of experts", parts[0]), parts[1]);
   }
   made = torch.grouped_product("down of experts", made, w.experts_down, ends);
+  return added_up(made, of_pairs, h, pass);
+}
+
+Value Model::added_up(const Value& made, const Value& of_pairs, const Value& h, Eager::Visit pass) {
   Value weighted = torch.multiply("weighted outputs of pairs", made, of_pairs);
-  weighted = torch.gathered("weighted outputs in order", weighted, {pairs, m.width});
+  weighted = torch.gathered("weighted outputs in order", weighted, made.shape);
   const Value sum =
       torch.summed_experts("outputs of experts, added up", weighted, h.shape, weighted.dtype == h.dtype ? pass : Eager::Visit::first);
   return torch.cast("outputs of experts", sum, h.dtype, pass);

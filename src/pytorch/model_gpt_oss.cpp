@@ -111,11 +111,7 @@ Value Model::experts_of_gpt_oss(const BlockWeights& w, const Value& h, Eager::Vi
   biases = torch.gathered("down biases of pairs", w.experts_down_bias.value, {pairs, m.width}, sorted);
   made = torch.grouped_product("down of experts", made, w.experts_down, ends);
   made = torch.added_in_place("down of experts", made, biases);
-  Value weighted = torch.multiply("weighted outputs of pairs", made, of_pairs);
-  weighted = torch.gathered("weighted outputs in order", weighted, {pairs, m.width});
-  const Value sum =
-      torch.summed_experts("outputs of experts, added up", weighted, h.shape, weighted.dtype == h.dtype ? pass : Eager::Visit::first);
-  return torch.cast("outputs of experts", sum, h.dtype, pass);
+  return added_up(made, of_pairs, h, pass);
 }
 
 Value Model::block_of_gpt_oss(std::size_t i, const Value& x, Eager::Visit pass) {

@@ -28,7 +28,9 @@ TEST(PyTorchDrySteps, AreCountedWithinTwoPercent) {
     std::string at;
     for (const char* word : {"model", "batch", "len", "precision", "keep", "parameters", "adam", "lora", "accumulate", "shard", "gpus"})
       at += row.at(word) + " ";
-    if (m.base == Base::precision) EXPECT_EQ(std::to_string(a.params), row.at("params")) << at;  // a packed matrix has fewer elements
+    if (m.base == Base::precision) {  // a packed matrix has fewer elements
+      EXPECT_EQ(std::to_string(a.params), row.at("params")) << at;
+    }
     // What backward reads of a checkpoint goes a little earlier than of a pass that keeps it.
     const bool checkpoints = row.at("keep") == "input";
     // From 2.12 on each product takes cuBLAS's 32 MiB and gives them back. PyTorch's grouped product in FP32 is a loop of products, and of a packed matrix
