@@ -76,6 +76,18 @@ TEST_F(AttentionFp8Gpu, SameBitsEveryRun) {
   EXPECT_EQ(first.lse, second.lse);
 }
 
+// As same_bits_gpu_test.cpp says of 16 bits.
+TEST_F(AttentionFp8Gpu, BlocksThatStartWhenAllTilesAreTaken) {
+  constexpr std::int64_t len = 2100, row_tiles = ceil_div<std::int64_t>(len, 192);
+  const Fp8Case c{.problem = fp8_problem(4 * device.units / row_tiles, 1, len, len, 128, Mask::causal(), 1)};
+  const Fp8Inputs in = inputs_of(c);
+  const Fp8Result few = run_fp8(c, in, variant, *place, device);
+  device.units *= 2;
+  const Fp8Result many = run_fp8(c, in, variant, *place, device);
+  EXPECT_EQ(few.o, many.o);
+  EXPECT_EQ(few.lse, many.lse);
+}
+
 TEST_F(AttentionFp8Gpu, NoKeysNoRowsNaNsAndRefusals) {
   for (const auto& [len_q, len_k] : {std::pair{4, 0}, {0, 4}, {0, 0}}) {
     const Fp8Case c{.problem = fp8_problem(2, 1, len_q, len_k, 64)};

@@ -72,6 +72,30 @@ TEST_F(SameBitsGpu, TilesInTurnAndAsAsked) {
     }
 }
 
+// More blocks than run at once: the last ones start when other blocks have taken all tiles, as where another stream's work holds multiprocessors. They
+// would wait for ever without a tile of their own.
+TEST_F(SameBitsGpu, BlocksThatStartWhenAllTilesAreTaken) {
+  constexpr std::int64_t len = 1100;
+  const int units = device.units;
+  for (const Variant& v : variants())
+    for (auto [dim, rows_of_tile] : {std::pair{64, 192}, {128, 128}, {256, 128}}) {
+      const std::int64_t heads = 2 * units / ceil_div<std::int64_t>(len, rows_of_tile);  // batch 2: two tiles for each of 2 · units blocks
+      const Case c{problem(heads, 1, len, len, dim, Mask::causal()), Layout::rows, Values::normal, false, 16};
+      if (!serves(v, c.problem, Pass::forward) || v.name != std::string_view("flash_sm90")) continue;
+      SCOPED_TRACE(in_words(c));
+      Tensors x = tensors_of(c);
+      const auto bits_with = [&](int seen) {
+        device.units = seen;
+        Wet wet(v, c, x, device, *stream);
+        wet.forward();
+        wet.t.back();
+        return std::pair(x.o.bytes(), x.lse.bytes());
+      };
+      EXPECT_TRUE(bits_with(units) == bits_with(2 * units));
+      device.units = units;
+    }
+}
+
 // The same of documents, whose tiles are handed out as blocks ask for them: no queries, no keys, borders anywhere in a tile, more tiles than blocks.
 TEST_F(SameBitsGpu, DocumentsInAFixedOrder) {
   const std::vector<int> borders = {257, 66, 0, 300, 31, 128}, keys = {90, 340, 12, 300, 200, 5};

@@ -67,11 +67,12 @@ __device__ void deal_in_turn(const ForwardArgs& a, Publish&& publish) {
 }
 
 // Tiles of the other pairs, handed out as blocks ask. Where tiles differ in length the longest of some heads come first, so that what is left at the end is
-// short; as many heads together as have their keys in L2.
+// short; as many heads together as have their keys in L2. A block without a tile in turn owns its first one here: its readers take the first tile as there,
+// and a block that starts late, because another stream's work held its multiprocessor, would find none left if it asked.
 template <class C, Reach reach, class Ask, class Publish>
 __device__ void deal_as_asked(const ForwardArgs& a, Ask&& ask, Publish&& publish) {
-  const int pairs = a.batch * a.heads - a.pairs_in_turn;
-  for (int tile = ask(); tile < a.tiles_asked; tile = ask()) {
+  const int pairs = a.batch * a.heads - a.pairs_in_turn, owned = max(int(gridDim.x) - a.units, 0), mine = int(blockIdx.x) - a.units;
+  for (int tile = mine >= 0 ? mine : owned + ask(); tile < a.tiles_asked; tile = owned + ask()) {
     const int section = tile / (a.heads_at_once * a.row_tiles), first = section * a.heads_at_once;
     const int at_once = min(a.heads_at_once, pairs - first), at = tile - first * a.row_tiles;
     publish(tile_of<C, reach>(a, a.pairs_in_turn + first + at % at_once, a.row_tiles - 1 - at / at_once));
