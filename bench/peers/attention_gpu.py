@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Attention on the GPU: ours and others' (attention_peers.py: PyTorch's backends, FlashAttention, Triton) alternately, on one card, in one run; one
-line per cell.
+"""Attention on the GPU: ours and others' (attention_peers.py: PyTorch's backends, FlashAttention, Triton, cuDNN) alternately, on one card, in one run;
+one line per cell.
 
     cmake --build --preset release --target headroom_variants
     python3 bench/peers/attention_gpu.py build/release/libheadroom_variants.so [--set table|between|one-head|batch1|decode|documents] [--pass forward|backward|both] [--peers fa3,cudnn,flash] [--dtype bfloat16|float16|fp8] [--out FILE.csv] [--before LIBRARY] [--cells FILE.csv]
@@ -11,7 +11,7 @@ Each candidate is recorded as two CUDA graphs, so that no launch path is in any 
 places it: its recorded time (h200_flash_attention_3.csv: its kernels alone) × this card's factor over ours alone. The factor of a cell is cuDNN
 alone here over cuDNN there where that took long (0.7 ms forward, 3 ms backward); below, the record's cuDNN holds PyTorch's launch path and no
 card is hot enough to throttle, so it is 1. In fp8 (forward alone) the peers and our `bf16` get the numbers that ours has in 8 bits. `--before` adds the same variant of another commit's headroom_variants, as `before`. Random data; results
-are checked against the first peer's.
+are checked against the first peer's, and so are those of the other peers.
 """
 
 import argparse
@@ -198,7 +198,8 @@ def measure(library, before, peers, cell, backward, a):
     row = dict(zip("dim causal batch heads kv_heads len_q len_k".split(), (dim, int(causal), batch, heads, kv_heads, len_q, len_k)))
     if a.set == "decode":
         ours |= beside_decoding(library, t)
-    candidates, errors = dict(ours), []
+    candidates, errors, right = dict(ours), [], None
+    apart = lambda x, y: ((x.float() - y.float()).norm() / y.float().norm()).item()  # noqa: E731
     for name, make_peer in peers.items():
         try:
             candidates[name] = call = make_peer(t, causal, backward)
@@ -207,12 +208,17 @@ def measure(library, before, peers, cell, backward, a):
             candidates.pop(name, None)
             row[f"{name}_why"] = (str(e).splitlines() or [type(e).__name__])[0][:100]
             continue
-        if not errors and call.results:
+        if hasattr(call, "workspace_bytes"):
+            row[f"{name}_workspace_bytes"] = call.workspace_bytes
+        if right and call.results:
+            row[f"{name}_error"] = f"{max(apart(x, right[r]) for r, x in call.results.items()):.1e}"
+        elif call.results:
+            right = call.results
             for mine_name, mine in ((n, x) for n, x in ours.items() if isinstance(x, Ours)):
                 for result in call.results:
                     mine.t[result].fill_(torch.nan)
                 tried(mine_name, mine)
-                errors += [((mine.t[r].float() - x.float()).norm() / x.float().norm()).item() for r, x in call.results.items()]
+                errors += [apart(mine.t[r], x) for r, x in right.items()]
         call.results = None
     if errors:
         row["error"] = f"{max(errors, key=lambda e: (e != e, e)):.1e}"  # a NaN is the worst of all
@@ -321,11 +327,15 @@ def write_cells(written, asked, which, row, peers):
         name = f"{shape} heads {row['heads']}/{row['kv_heads']} documents {row['documents']} of {row['len']}" + (f" cap {row['softcap']:g}" if row["softcap"] else "")
         written.add(name, "our rows of a batch, for as many pairs", number("ours_ms"), float(row["ratio"]) * float(row["ours_ms"]))
         return
-    wrong = "error" in row and not float(row["error"]) < 0.03  # a wrong result has no speed; an honest bf16 one is at 3e-3
+    wrong = lambda key: key in row and not float(row[key]) < 0.03  # noqa: E731 — a wrong result has no speed; an honest bf16 one is at 3e-3
     name = f"{shape} batch {row['batch']} cache {row['len_k']}" if asked.set == "decode" else f"{shape} {'causal' if row['causal'] else 'full'} len {row['len_k']}"
     for peer in peers:
-        ours, why = (None, f"ours is wrong: {row['error']} of the result") if wrong else (number("ours_ms"), row.get(f"{peer}_why", ""))
-        written.add(name, attention_peers.title_of(peer), ours, number(f"{peer}_ms"), why)
+        ours, theirs, why = number("ours_ms"), number(f"{peer}_ms"), row.get(f"{peer}_why", "")
+        if wrong("error"):
+            ours, why = None, f"ours is wrong: {row['error']} of the result"
+        elif wrong(f"{peer}_error"):
+            theirs, why = None, f"its result is wrong: {row[f'{peer}_error']} of the first peer's"
+        written.add(name, attention_peers.title_of(peer), ours, theirs, why)
 
 
 def main():

@@ -4,9 +4,12 @@ the current stream. What is not installed here says so.
     cudnn, flash, efficient, math   PyTorch's scaled_dot_product_attention by this backend
     flex                            PyTorch's flex_attention, which its compiler writes in Triton
     fa2, fa3, fa4                   FlashAttention: the packages flash_attn, flash_attn_interface, flash_attn.cute
+    tlx                             Triton's TLX kernels for Hopper: triton.tlx.ops of the package fbtriton
+    cudnn-frontend                  cuDNN's graphs by its own front end: the package nvidia-cudnn-frontend
+    cudnn-frontend-ordered          the same; the backward repeats its bits
 
-HEADROOM_FA3 says where FlashAttention-3 is, if Python does not find it: a folder that has flash_attn_interface.py, or a library of C with three
-calls (random data of its own; head dims 64, 128 and 256 in bf16; equal lengths, no grouped heads):
+HEADROOM_TLX names a folder that has tlx_flash_attn.py with TLX's flash_attn, for kernels that were compiled elsewhere. HEADROOM_FA3 says where
+FlashAttention-3 is, if Python does not find it: a folder that has flash_attn_interface.py, or a library of C with three calls (random data of its own; head dims 64, 128 and 256 in bf16; equal lengths, no grouped heads):
 
     void *fa3_new(int batch, int heads, int len, int dim, int causal, int fp8);
     void fa3_run(void *, int backward, void *stream);
@@ -25,11 +28,17 @@ from torch.nn.functional import scaled_dot_product_attention as sdpa
 BACKENDS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION, "efficient": SDPBackend.EFFICIENT_ATTENTION, "math": SDPBackend.MATH}
 PACKAGES = {"fa2": ("FlashAttention-2", "flash_attn"), "fa3": ("FlashAttention-3", "flash_attn_interface"), "fa4": ("FlashAttention-4", "flash_attn.cute")}
 GRADIENTS = {"dq": "q", "dk": "k", "dv": "v"}
-NAMES = (*BACKENDS, "flex", *PACKAGES)
+OTHERS = {
+    "flex": "PyTorch's flex_attention (Triton)",
+    "tlx": "Triton's TLX",
+    "cudnn-frontend": "cuDNN's front end",
+    "cudnn-frontend-ordered": "cuDNN's front end, same bits",
+}
+NAMES = (*BACKENDS, *PACKAGES, *OTHERS)
 
 
 def title_of(name):
-    return PACKAGES[name][0] if name in PACKAGES else "PyTorch's flex_attention (Triton)" if name == "flex" else f"PyTorch's {name}"
+    return PACKAGES[name][0] if name in PACKAGES else OTHERS.get(name, f"PyTorch's {name}")
 
 
 class Peer:
@@ -91,6 +100,86 @@ class Package(Peer):
         return made[0] if isinstance(made, tuple) else made  # some of their versions add the log-sum-exp
 
 
+class Tlx(Peer):
+    heads_first = True
+
+    def __init__(self, function, t, causal, backward):
+        if t["q"].shape != t["k"].shape:
+            raise RuntimeError("TLX serves equal lengths and no grouped heads")
+        self.function = function
+        super().__init__({name: dense(x) for name, x in t.items() if name in ("q", "k", "v", "d_o")}, causal, backward)
+
+    def forward(self):
+        return self.function(*self.leaves, causal=self.causal)
+
+
+def dense(x):
+    """The same numbers in the same shape, [batch, len, heads, dim], as they lie where heads are outside positions."""
+    return x.transpose(1, 2).contiguous().transpose(1, 2)
+
+
+class Frontend(Peer):
+    """cuDNN's graphs of both passes, built by its front end. It knows no autograd."""
+
+    handle = None  # one for the process
+
+    def __init__(self, cudnn, ordered, t, causal, backward):
+        if causal and t["q"].shape[1] != t["k"].shape[1]:
+            raise RuntimeError("here this peer is causal for equal lengths")
+        types = {torch.bfloat16: cudnn.data_type.BFLOAT16, torch.float16: cudnn.data_type.HALF}
+        if t["q"].dtype not in types:
+            raise RuntimeError("cuDNN's attention is for bf16 and fp16")
+        self.cudnn, self.type, self.backward = cudnn, types[t["q"].dtype], backward
+        Frontend.handle = Frontend.handle or cudnn.create_handle()
+        shared = {"attn_scale": t["q"].shape[3] ** -0.5, "use_causal_mask": causal}
+        given = {name: t[name].detach().transpose(1, 2) for name in "qkv"}
+        self.o = torch.empty_like(t["q"])
+        made = {"o": self.o.transpose(1, 2)}
+        if backward:
+            made["stats"] = torch.empty(*given["q"].shape[:3], 1, dtype=torch.float32, device=t["q"].device)
+        self.run = self.built("sdpa", given, made, generate_stats=backward, **shared)
+        if not backward:
+            self.made = {"o": self.o}
+            return
+        self.run()
+        self.made = {name: torch.empty_like(t[of]) for name, of in GRADIENTS.items()}
+        given |= {"o": made["o"], "dO": t["d_o"].transpose(1, 2), "stats": made["stats"]}
+        turned = {name: x.transpose(1, 2) for name, x in self.made.items()}
+        self.run = self.built("sdpa_backward", given, turned, use_deterministic_algorithm=ordered, **shared)
+
+    def built(self, node, given, made, **options):
+        """A call that runs this node from the tensors `given` into `made`, which are in the order of its results."""
+        cudnn = self.cudnn
+        graph = cudnn.pygraph(
+            io_data_type=self.type, intermediate_data_type=cudnn.data_type.FLOAT, compute_data_type=cudnn.data_type.FLOAT, handle=self.handle
+        )
+        described = lambda name, x: {  # noqa: E731
+            "dim": list(x.shape), "stride": list(x.stride()), "data_type": cudnn.data_type.FLOAT if name == "stats" else self.type
+        }  # fmt: skip
+        ports = {name: graph.tensor(name=name, **described(name, x)) for name, x in given.items()}
+        bound = {ports[name]: x for name, x in given.items()}
+        for port, (name, x) in zip(getattr(graph, node)(**ports, **options), made.items()):
+            like = described(name, x)
+            port.set_output(True).set_dim(like["dim"]).set_stride(like["stride"]).set_data_type(like["data_type"])
+            bound[port] = x
+        try:
+            graph.build([cudnn.heur_mode.A, cudnn.heur_mode.FALLBACK])
+        except cudnn.cudnnGraphNotSupportedError as e:
+            raise RuntimeError(f"cuDNN does not serve this: {e}") from e
+        self.workspace_bytes = graph.get_workspace_size()
+        workspace = torch.empty(max(self.workspace_bytes, 1), dtype=torch.uint8, device=self.o.device)
+
+        def run():
+            cudnn.set_stream(handle=self.handle, stream=torch.cuda.current_stream().cuda_stream)
+            graph.execute(bound, workspace, handle=self.handle)
+
+        return run
+
+    def __call__(self):
+        self.run()
+        self.results = self.made
+
+
 class Library:
     """FlashAttention-3 behind three calls of C. Its numbers are its own, so it has no results."""
 
@@ -121,12 +210,32 @@ def opened(path):
     return library
 
 
+def installed(module, name, title, hint):
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as e:
+        raise ImportError(f"{title} is not installed: {module} cannot be imported; {hint}") from e
+
+
+def tlx_function():
+    if place := os.environ.get("HEADROOM_TLX"):
+        sys.path.insert(0, place)
+        return installed("tlx_flash_attn", "flash_attn", "TLX", "HEADROOM_TLX names a folder that has tlx_flash_attn.py")
+    return installed("triton.tlx.ops", "flash_attn", "TLX", "fbtriton has it from September 2026 on, and HEADROOM_TLX names no folder of kernels")
+
+
 def maker_of(name):
     """A function of (tensors, causal, backward) that makes the peer; ImportError or OSError where it is not here."""
     if name in BACKENDS:
         return lambda *problem: Backend(BACKENDS[name], *problem)
     if name == "flex":
         return Flex
+    if name == "tlx":
+        function = tlx_function()
+        return lambda *problem: Tlx(function, *problem)
+    if name.startswith("cudnn-frontend"):
+        installed("cudnn", "pygraph", "cuDNN's front end", "the package is nvidia-cudnn-frontend")
+        return lambda *problem: Frontend(sys.modules["cudnn"], name.endswith("ordered"), *problem)
     title, package = PACKAGES[name]
     place = pathlib.Path(os.environ.get("HEADROOM_FA3", "")) if name == "fa3" and os.environ.get("HEADROOM_FA3") else None
     if place and place.is_file():

@@ -54,8 +54,11 @@ std::vector<BenchTable> tables_of_gpu(int gpus, bool quick) {
        ours("step --device cuda --model small,2.7B --len 1024 --batch 4 --precision fp8 --masters halves --update during --gradients half "
             "--phase train --steps 10"),
        "rows", quick ? 0.1 : 0.2, true},
-      {"attention-others", "Attention beside other kernels of PyTorch's", "docs/attention.md",
-       peers("--pass both --dims 128 --lens 4096 --masks causal --peers efficient,math,flex", fewer), "rows", 0.5},
+      {"attention-others", "Attention beside other kernels of PyTorch's, Triton's and cuDNN's", "docs/attention.md",
+       peers(
+           "--pass both --dims 128 --lens 4096 --masks causal --peers cudnn,efficient,math,flex,tlx,cudnn-frontend,cudnn-frontend-ordered",
+           fewer),
+       "rows", 0.5},
       {"attention", "Attention, ours", "docs/attention.md",
        ours(quick
                 ? "attention --device cuda --attention all --precision bf16 --batch 4 --heads 16 --dim 128 --len 1024,4096 --mask causal "
