@@ -1,5 +1,6 @@
 #include "base/interrupt.h"
 
+#include <atomic>
 #include <csignal>
 #include <ctime>
 
@@ -9,8 +10,10 @@ namespace headroom {
 
 namespace {
 
-volatile std::sig_atomic_t asked_by = 0;  // the signal that asked first
-volatile std::time_t asked_at = 0;
+// Written by a handler in whichever thread the signal reached, read by all.
+std::atomic<int> asked_by = 0;  // the signal that asked first
+std::atomic<std::time_t> asked_at = 0;
+static_assert(decltype(asked_by)::is_always_lock_free && decltype(asked_at)::is_always_lock_free);  // others are not safe in a handler
 
 constexpr int requests[] = {SIGINT, SIGTERM, SIGHUP};
 

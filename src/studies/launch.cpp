@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
@@ -36,7 +37,8 @@ namespace {
 constexpr auto between_looks = std::chrono::milliseconds(50), a_moment = std::chrono::milliseconds(10);
 constexpr auto patience = std::chrono::seconds(10);  // with a program that was asked to end
 
-volatile std::sig_atomic_t launched_child = 0, launched_asked = 0;
+std::atomic<int> launched_child = 0, launched_asked = 0;  // a handler runs in whichever thread its signal reached
+static_assert(std::atomic<int>::is_always_lock_free);     // others are not safe in a handler
 
 extern "C" void hand_on(int signal, siginfo_t* about, void*) {
   launched_asked = signal;
