@@ -80,8 +80,10 @@ TEST(GpuScratch, OfDecodingIsTwoPartsOfAClusterWhereUnitsAreCut) {
   p.len_k = 1024;  // a cluster for each unit
   EXPECT_EQ(bytes(), bytes_of(32, 20, 128));
   p.documents = 0, p.batch = 1, p.len_k = 300, p.len_q = 1, p.head_dim = 64;
+  EXPECT_EQ(bytes(), bytes_of(24, 4, 64));  // a dense cache: 3 blocks a unit
+  p.head_dim = 128;
   EXPECT_EQ(bytes(), 0u);  // each unit is one cluster's alone
-  p.len_k = 65536;
+  p.head_dim = 64, p.len_k = 65536;
   EXPECT_EQ(bytes(), bytes_of(128, 4, 64));
   p.mask = Mask::sliding(100);
   EXPECT_EQ(bytes(), 0u);

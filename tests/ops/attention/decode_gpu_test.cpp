@@ -1,4 +1,5 @@
 // A few new positions against many keys, however blocks share them.
+#include "ops/attention/decode/dense_deal.h"
 #include "tests/ops/attention/on_gpu.h"
 
 namespace headroom::attention {
@@ -82,6 +83,80 @@ TEST_F(DecodingGpu, GivesTheSameBitsEveryTimeAndInAGraph) {
     for (const Variant& v : variants())
       if (v.deterministic && serves(v, c.problem, Pass::forward)) expect_same_bits(v, c, inputs, 300);
   }
+}
+
+// A dense cache and how a card of so many multiprocessors reads it: blocks of these warps, and so many of these blocks share a multiprocessor.
+struct Dense {
+  int multiprocessors;
+  std::int64_t batch, heads, kv_heads, len_q, len_k, dim;
+  int warps, a_multiprocessor;
+};
+constexpr Dense dense_caches[] = {
+    {2, 2, 8, 4, 1, 1000, 64, 8, 2},      // whole units, two of them a block
+    {2, 2, 16, 4, 1, 1000, 128, 8, 2},    //
+    {12, 2, 8, 2, 1, 700, 64, 8, 2},      // two steps a block
+    {12, 2, 8, 2, 2, 700, 128, 8, 2},     //
+    {30, 1, 2, 2, 1, 8000, 64, 16, 1},    // 15 parts of a unit in one round
+    {30, 1, 14, 2, 1, 5001, 128, 16, 1},  //
+    {15, 1, 8, 1, 1, 2000, 64, 8, 1},     // 15 parts in two rounds
+    {7, 3, 5, 1, 1, 1500, 64, 8, 1},      // units cut anywhere
+    {7, 3, 2, 1, 3, 1500, 128, 8, 1},     //
+    {3, 1, 12, 3, 2, 1999, 64, 8, 1},     // a unit a block
+    {3, 1, 3, 3, 8, 1030, 128, 8, 1},     //
+};
+
+class DenseDecodingGpu : public OnGpu {
+ protected:
+  Case of(const Dense& d, Mask mask, Precision precision) const {
+    Case c = plain_case(d.heads, d.kv_heads, d.len_q, d.len_k, d.dim, mask, precision, 94);
+    c.problem.batch = d.batch;
+    c.with_dlse = false;
+    return c;
+  }
+};
+
+TEST_F(DenseDecodingGpu, EveryKernelIsRight) {
+  const int units = device.units;
+  int number = 0;
+  for (const Dense& d : dense_caches)
+    for (int turn = 0; turn < 3; ++turn, ++number) {
+      device.units = d.multiprocessors;
+      Case c = of(d, turn % 2 ? Mask::causal() : Mask::full(), precisions[number % 2]);
+      c.problem.sink = number % 4 == 1;
+      c.layout = number % 5 == 1 ? Layout::heads_first : Layout::rows;
+      if (device.sm == 90) {
+        const auto deal = decode::dense_deal_of(c.problem, device);
+        ASSERT_TRUE(deal) << in_words(c);
+        EXPECT_EQ(std::pair(deal->warps, deal->a_multiprocessor), std::pair(d.warps, d.a_multiprocessor)) << in_words(c);
+      }
+      EXPECT_GE(check_case(c), only.empty() ? 2 : 0) << in_words(c);
+    }
+  device.units = units;
+}
+
+TEST_F(DenseDecodingGpu, RowsThatSeeFewKeysOrNone) {
+  const int units = device.units;
+  for (const int seen : {1, 2, 5})
+    for (const std::int64_t len_k : {1, 2, 15, 129})
+      for (const Mask& mask : {Mask::causal(), Mask::causal(Align::top_left)}) {
+        device.units = seen;
+        EXPECT_GE(check_case(of({seen, 3, 2, 2, 8, len_k, 64, 8, 1}, mask, {DType::bf16})), only.empty() ? 2 : 0);
+      }
+  device.units = 2;
+  const Case window = of({2, 2, 8, 2, 1, 900, 64, 8, 1}, Mask::sliding(300), {DType::f16});
+  EXPECT_GE(check_case(window), only.empty() ? 2 : 0) << in_words(window);
+  device.units = units;
+}
+
+TEST_F(DenseDecodingGpu, GivesTheSameBitsEveryTimeAndInAGraph) {
+  const Variant* const decode = variant_named("flash_decode");
+  const int units = device.units;
+  for (const Dense& d : dense_caches) {
+    device.units = d.multiprocessors;
+    const Case c = of(d, Mask::causal(), {DType::bf16});
+    if (serves(*decode, c.problem, Pass::forward)) expect_same_bits(*decode, c, tensors_of(c), 200);
+  }
+  device.units = units;
 }
 
 }  // namespace

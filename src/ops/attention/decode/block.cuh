@@ -105,8 +105,9 @@ struct Block {
     }
   }
   __device__ __forceinline__ int halves() const { return a.kept_rows <= rows_at_once ? 1 : 2; }
+  __device__ __forceinline__ bool alone() const { return !S::clusters || a.cluster == 1; }
   __device__ __forceinline__ void meet_cluster() const {
-    if (a.cluster > 1)
+    if (!alone())
       cluster_barrier();
     else
       __syncthreads();
@@ -134,12 +135,12 @@ struct Block {
         }
         Sum sum;
         sum.add(stat, two, a.scale_log2);
-        if (a.cluster == 1) return give(at, row, column, sum, part);
+        if (alone()) return give(at, row, column, sum, part);
         sums[place] = {sum.x, sum.y};  // which only this thread has read
         if (column == 0) block_stats[place_of_stat(row)] = {sum.maximum, sum.total};
       });
       meet_cluster();
-      if (a.cluster == 1) continue;
+      if (alone()) continue;
       each_two(at, half, rank * warps + warp, a.cluster * warps, [&](int row, int column, int place) {
         constexpr int at_once = 8;
         Sum sum;

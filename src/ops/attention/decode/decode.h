@@ -60,6 +60,7 @@ struct Args {
 // A block of threads: rows of Q that it serves (of one key head), its warps, and its shared memory.
 template <int head_dim, int row_count>
 struct Shape {
+  static constexpr bool clusters = true;  // a unit's keys may be shared by a cluster's blocks
   static constexpr int dim = head_dim, rows = row_count, tiles = rows <= 16 ? 1 : rows / 16, warps = rows == 8 ? 8 : 4;
   static constexpr int step_keys = 16 * warps;                                          // keys of a step that it takes
   static constexpr int slots = rows == 8 ? (dim == 64 ? 5 : 3) : (dim == 64 ? 12 : 6);  // tiles in a ring, each of keys or of values
@@ -71,8 +72,20 @@ struct Shape {
 constexpr int block_rows[] = {8, 16, 32, 64};
 constexpr int dims[] = {64, 128, 256};
 
+// A block of 8 rows for a dense cache (dense.cuh). The blocks of a multiprocessor have 192 KB of rings together.
+template <int head_dim, int warp_count, int blocks>
+struct DenseShape {
+  static constexpr bool clusters = false;
+  static constexpr int dim = head_dim, rows = 8, tiles = 1, warps = warp_count, a_multiprocessor = blocks, step_keys = 16 * warps;
+  static constexpr int slots = 6144 / (dim * warps * blocks), rows_at_once = 4;
+  static constexpr int shared_bytes =
+      slots * step_keys * dim * 2 + warps * rows_at_once * dim * 4 + 2 * warps * rows_at_once * 8;  // as of Shape
+};
+
 template <class T, class Shape>
 void start(const Args&, cudaStream_t);
+template <class T, class Shape>
+void start_dense(const Args&, cudaStream_t);
 
 // On Hopper, keys and values of 128 dimensions that lie in L2 come in boxes of 16 by the copy engine: 4 to 10 % faster than by threads. Narrower boxes and
 // those from memory are slower (bench/lab/attention_decode.md).

@@ -1,5 +1,6 @@
 // flash_decode — a few new positions against a cache of keys and values, host side: what it serves, how its work is dealt, scratch.
 //
+// A dense cache of up to 8 rows a key head has kernels and a choice of its own (dense_deal.cpp): there a cluster is one block.
 // Workspace: none where each cluster of blocks walks whole units of one length; else two partial outputs (FP32) for each cluster, with maxima and sums.
 // Backward is flash_sm90's or flash_sm80's: they need O and LSE alone, from any variant.
 #include <cuda_bf16.h>
@@ -14,6 +15,7 @@
 #include "gpu/architecture.h"
 #include "gpu/beside.h"
 #include "ops/attention/decode/decode.h"
+#include "ops/attention/decode/dense_deal.h"
 #include "ops/attention/impl.h"
 #include "ops/attention/on_stream.h"
 #include "ops/attention/sm80/paged.h"
@@ -159,6 +161,17 @@ bool boxes_reach(const Tensor& t) {
   return true;
 }
 
+template <class T, int dim>
+void run_dense(const DenseDeal& deal, const Args& a, cudaStream_t stream) {
+  if (deal.warps == 16) return beside::call<start_dense<T, DenseShape<dim, 16, 1>>>(a, stream);
+  return deal.a_multiprocessor == 2 ? beside::call<start_dense<T, DenseShape<dim, 8, 2>>>(a, stream)
+                                    : beside::call<start_dense<T, DenseShape<dim, 8, 1>>>(a, stream);
+}
+template <class T>
+void run_dense(const DenseDeal& deal, int dim, const Args& a, cudaStream_t stream) {
+  return dim == 64 ? run_dense<T, 64>(deal, a, stream) : run_dense<T, 128>(deal, a, stream);
+}
+
 std::uint64_t next_number() {  // a launch's; never 0
   static std::atomic<std::uint64_t> launches{0};
   const std::uint64_t number = Random{.seed = 0x6465636f6465}.bits(launches++);
@@ -198,9 +211,11 @@ void decode_forward(const Problem& p, const Forward& t, Context& ctx) {
   const auto op = ctx.note("attention.flash_decode.forward", p.precision, forward_cost(p), Work::attention);
   if (p.lse_shape().count() == 0) return;
   if (p.len_k == 0) return no_keys(p, t, ctx);
-  const int dim = dim_of(p), block_rows = sizes_of(p).rows, step_keys = sizes_of(p).step_keys;
+  const std::optional<DenseDeal> dense = dense_deal_of(p, ctx.device);
+  const int dim = dim_of(p), block_rows = dense ? 8 : sizes_of(p).rows, step_keys = dense ? 16 * dense->warps : sizes_of(p).step_keys;
   const std::int64_t rows = p.group() * p.len_q, row_blocks = ceil_div(rows, block_rows), units = p.batch * p.kv_heads * row_blocks;
-  const Clusters deal = deal_of(p, ctx.device, units);
+  const Clusters deal =
+      dense ? Clusters{1, dense->blocks, std::max<std::int64_t>(ceil_div(keys_of(p), step_keys), 1)} : deal_of(p, ctx.device, units);
   const std::int64_t kept_rows = std::min<std::int64_t>(rows, block_rows);
   Tensor words;
   if (p.documents != 0 || !whole_units(units, deal.clusters))
@@ -241,6 +256,9 @@ void decode_forward(const Problem& p, const Forward& t, Context& ctx) {
          .words = static_cast<Word*>(words.data),
          .kept_rows = int(kept_rows),
          .number = next_number()};
+  if (dense)
+    return p.precision.dtype == DType::bf16 ? run_dense<__nv_bfloat16>(*dense, dim, a, cuda_stream(ctx.stream))
+                                            : run_dense<__half>(*dense, dim, a, cuda_stream(ctx.stream));
   if (p.documents) a.documents = documents_args(p, t.with, {});
   const bool in_boxes = ctx.device.sm == 90 && in_l2(bytes_read(p)) && boxes_reach(t.k) && boxes_reach(t.v) &&
                         (p.page == 0 || (p.page % box_keys == 0 && p.mask.kind != MaskKind::window));  // a window begins anywhere in a page

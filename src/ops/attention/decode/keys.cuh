@@ -224,25 +224,16 @@ struct KeysBlock : Block<T, S> {
     for (int i = 0; i < dim / 4; ++i) s.o[i] *= factor[i % 2];
   }
 
-  __device__ __forceinline__ void weigh(State& s, float (&x)[4], int slot, const Place& at) const {
+  // limit(x) caps scores and takes out those that a row does not see.
+  template <class Limit>
+  __device__ __forceinline__ void weigh(State& s, float (&x)[4], int slot, Limit&& limit) const {
     const std::uint32_t place = values_at + slot;
     constexpr int early = 4;  // so many loads are on their way while weights are computed
     std::uint32_t v[early][4];
     const auto load = [&](int d16) { warp::load_blocks_transposed(v[d16 % early], sixteen_on(place, d16)); };
 #pragma unroll
     for (int d16 = 0; d16 < early; ++d16) load(d16);
-    if (a.to_cap != 0)
-#pragma unroll
-      for (float& score : x) score = tanh_of(score * a.to_cap);
-    const int first_key = Base::first_key(at);
-    if (first_key < s.plain_first || first_key + 16 > s.plain_end)
-#pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        const Run seen = keys_of_lane(at, r);
-#pragma unroll
-        for (int i = r; i < 4; i += 2)
-          if (const int key = first_key + lane / 4 + i / 2 * 8; key < seen.first || key >= seen.last) x[i] = -INFINITY;
-      }
+    limit(x);
     if (__any_sync(~0u, fmaxf(x[0], x[2]) > s.maximum[0] + a.slack || fmaxf(x[1], x[3]) > s.maximum[1] + a.slack)) raise(s, x);
 #pragma unroll
     for (int i = 0; i < 4; ++i) x[i] = exp2_fast(fmaf(x[i], a.scale_log2, -s.offset[i % 2]));
@@ -253,6 +244,21 @@ struct KeysBlock : Block<T, S> {
     for (int d16 = 0; d16 < dim / 16; ++d16) {
       warp::multiply<T>(s.o + 4 * d16, v[d16 % early], p[0], p[1]);
       if (d16 + early < dim / 16) load(d16 + early);
+    }
+  }
+
+  __device__ __forceinline__ void limit(const State& s, float (&x)[4], const Place& at) const {
+    if (a.to_cap != 0)
+#pragma unroll
+      for (float& score : x) score = tanh_of(score * a.to_cap);
+    const int first_key = Base::first_key(at);
+    if (first_key >= s.plain_first && first_key + 16 <= s.plain_end) return;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const Run seen = keys_of_lane(at, r);
+#pragma unroll
+      for (int i = r; i < 4; i += 2)
+        if (const int key = first_key + lane / 4 + i / 2 * 8; key < seen.first || key >= seen.last) x[i] = -INFINITY;
     }
   }
 
@@ -323,7 +329,7 @@ struct KeysBlock : Block<T, S> {
       wait(read, round);
       if (seen) {
         if (const int valid = c.here.keys.last - Base::first_key(c.here); boxes && valid < 16) clear_from(valid, read);
-        weigh(s, x, read, c.here);
+        weigh(s, x, read, [&](float(&scores)[4]) { limit(s, scores, c.here); });
       }
       next_read();
       if (Base::gives_after(c, at)) give_all(s, c.here, Base::part_given(c, at));

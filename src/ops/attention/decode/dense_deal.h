@@ -1,0 +1,16 @@
+// Which kernel reads a dense cache for flash_decode, and how many blocks of it: a small table of what one H200 measured.
+#pragma once
+#include <optional>
+
+#include "ops/attention/attention.h"
+
+namespace headroom::attention::decode {
+
+struct DenseDeal {
+  int warps, a_multiprocessor;  // of a block; blocks that share a multiprocessor
+  std::int64_t blocks;
+};
+// Nothing where the kernels of a dense cache do not serve the problem, or where clusters are faster.
+std::optional<DenseDeal> dense_deal_of(const Problem&, const Device&);
+
+}  // namespace headroom::attention::decode
