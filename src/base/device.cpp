@@ -4,6 +4,7 @@
 #include <cctype>
 
 #include "base/device_file.h"
+#include "base/efficiency.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/host_memory.h"
@@ -33,11 +34,15 @@ namespace {
 struct Known {
   std::vector<Device> devices;
   std::vector<std::string> by_driver;  // the name of each
+  std::shared_ptr<const Efficiencies> others;
 };
 const Known& known() {
   static const Known all = [] {
     Known k;
     const auto file = parse_json(embedded::devices_json, "devices.json");  // named: a temporary would not outlive the loop's first line
+    auto others = file.at("others");                                       // a device without a name
+    others.update({{"name", "others"}, {"units", 1}, {"memory_mib", 1}});
+    k.others = device_from_json(others).efficiencies;
     for (const auto& j : file.at("devices")) {
       k.devices.push_back(device_from_json(j));
       k.by_driver.push_back(j.value("reported", k.devices.back().name));
@@ -50,6 +55,7 @@ const Known& known() {
 }  // namespace
 
 const std::vector<Device>& known_devices() { return known().devices; }
+const Efficiencies& efficiencies_of_others() { return *known().others; }
 
 namespace {
 

@@ -10,7 +10,7 @@ namespace headroom {
 
 namespace {
 
-constexpr std::int64_t of_kernels = 2;  // the version of a file's efficiencies
+constexpr std::int64_t of_kernels = 2, of_units = 3;  // versions of a file's efficiencies
 
 using Json = nlohmann::json;
 using Written = nlohmann::ordered_json;  // keys in the order in which they are described
@@ -122,7 +122,7 @@ Device device_from_json(const Json& j) {
   d.ceilings.source = f.source.empty() ? "described" : f.source;
   if (!f.efficiencies.empty()) {
     Efficiencies all{f.efficiencies, d.ceilings, d.ceilings.source};
-    for (Efficiency& e : all.by_precision) e.of_kernels = f.efficiency_version >= of_kernels;
+    for (Efficiency& e : all.by_precision) e.of_kernels = f.efficiency_version >= of_kernels, e.of_units = f.efficiency_version >= of_units;
     d.efficiencies = std::make_shared<const Efficiencies>(std::move(all));
   }
   return d;
@@ -137,6 +137,7 @@ std::string device_file_text(const Device& d) {
   if (d.efficiencies) {
     f.efficiencies = d.efficiencies->by_precision;
     if (std::ranges::all_of(f.efficiencies, &Efficiency::of_kernels)) f.efficiency_version = of_kernels;
+    if (std::ranges::all_of(f.efficiencies, &Efficiency::of_units)) f.efficiency_version = of_units;
   }
   return written(f).dump(2) + "\n";
 }

@@ -17,7 +17,7 @@ struct DeviceFile {  // 0: not known
   double memory_mib = 0, copy_tb_s = 0, fp32_tflops = 0, tf32_tflops = 0, bf16_tflops = 0, fp16_tflops = 0, fp8_tflops = 0, link_gb_s = 0,
          host_gb_s = 0;
   std::string source;
-  std::int64_t efficiency_version = 1;  // 2: they are of kernels, not of ops (Efficiency::of_kernels)
+  std::int64_t efficiency_version = 1;  // 2: they are of kernels, not of ops (Efficiency::of_kernels); 3: of_units
   std::vector<Efficiency> efficiencies;
 };
 void describe(Of<DeviceFile> auto& d, auto&& f) {
@@ -39,7 +39,7 @@ void describe(Of<DeviceFile> auto& d, auto&& f) {
   f(d.link_gb_s, {.name = "link_gb_s", .real = known});
   f(d.host_gb_s, {.name = "host_gb_s", .real = known});
   f(d.source, {.name = "source"});
-  f(d.efficiency_version, {.name = "efficiency_version", .allowed = {1, 2}});
+  f(d.efficiency_version, {.name = "efficiency_version", .allowed = {1, 3}});
   f(d.efficiencies, {.name = "efficiencies"});
 }
 

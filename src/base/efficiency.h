@@ -1,5 +1,5 @@
-// Efficiencies — how long steps of a machine took, as multiples of rooflines; expected times are made of them (engine/forecast/expected.h). The H200's
-// are recorded in devices.json; `headroom device --efficiencies` measures any other machine's, and a device's file carries them.
+// Efficiencies — how long steps of a machine took, as multiples of rooflines, or of what its units take; expected times are made of them
+// (engine/forecast/expected.h). `headroom device --efficiencies` measures a machine's, and its file carries them.
 #pragma once
 #include <string>
 #include <vector>
@@ -23,6 +23,7 @@ struct Efficiency {  // for steps in one precision
   double within = 1;  // the largest ratio of a measured step to its expected time, or back
   bool of_kernels =
       true;  // false: of a file from before kernels were counted, when an op began once and the loss was fitted with its long rows
+  bool of_units = false;  // over what the units of an H100 or H200 take (engine/forecast/hopper.h), not over rooflines
 };
 void describe(Of<Efficiency> auto& e, auto&& f) {
   constexpr Reals times{0, 1e4};
@@ -47,5 +48,7 @@ struct Efficiencies {
   Ceilings ceilings;  // the rooflines' ceilings
   std::string source;
 };
+
+const Efficiencies& efficiencies_of_others();  // devices.json: of cards that were not measured
 
 }  // namespace headroom

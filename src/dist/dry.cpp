@@ -43,7 +43,8 @@ class DryComm::DryLane final : public Lane {
 
 std::unique_ptr<Lane> DryComm::make_lane(int) { return std::make_unique<DryLane>(*this); }
 
-Exposed exposed_ms(std::span<const Sent> log, std::span<const Joint> joints, std::span<const double> step_ms) {
+Exposed exposed_ms(std::span<const Sent> log, std::span<const Joint> joints, std::span<const double> step_ms,
+                   double (*begins)(const Sent&)) {
   std::size_t call = 0, step = 0;
   double main = 0;  // the moment that the main queue has reached
   Exposed exposed;
@@ -61,10 +62,11 @@ Exposed exposed_ms(std::span<const Sent> log, std::span<const Joint> joints, std
   const auto run_calls = [&](std::size_t to) {
     for (; call < to; ++call) {
       advance(log[call].step);
+      const double ms = log[call].link_ms + (begins ? begins(log[call]) : 0);
       if (log[call].lane) {
-        lanes[log[call].lane].now += log[call].link_ms;
+        lanes[log[call].lane].now += ms;
       } else {
-        main += log[call].link_ms, exposed.link_ms += log[call].link_ms;
+        main += ms, exposed.link_ms += ms;
       }
     }
   };

@@ -71,11 +71,12 @@ class DryComm final : public Comm {
 };
 
 // How long the main queue stands still for the link, where op i of the walk takes step_ms[i]: calls on the main queue wholly, those on a lane
-// as far as a wait comes before they are done. Lanes run beside each other, and nothing slows anything else down.
+// as far as a wait comes before they are done. Lanes run beside each other, and nothing slows anything else down. A call takes its link's time, and
+// beside it what `begins` says, if it is not null.
 struct Exposed {
   double link_ms = 0, other_ms = 0;  // time of lanes that carry calls, and of others
 };
-Exposed exposed_ms(std::span<const Sent>, std::span<const Joint>, std::span<const double> step_ms);
+Exposed exposed_ms(std::span<const Sent>, std::span<const Joint>, std::span<const double> step_ms, double (*begins)(const Sent&) = nullptr);
 
 std::string in_words(const Sent&);  // "gather of block 3 weights, 4096 bytes of bf16 from 0 to 8192"
 

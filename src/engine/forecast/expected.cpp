@@ -10,11 +10,25 @@
 
 #include "base/text.h"
 #include "engine/forecast/forecast.h"
+#include "engine/forecast/hopper.h"
 #include "engine/model/decoder.h"
 #include "engine/model/models.h"
 #include "ops/attention/choose_dry.h"
 
 namespace headroom::engine {
+
+// A row of logits that is longer than the registers of a block waits in shared memory, and what does not fit there is read again: so many words reach
+// such a share of the copy rate (bench/lab/step.md, "The loss's long rows"; bench/results/h200_ops_time_capped_moments_2026-11-26.txt).
+double share_of_copy_rate(double words) {
+  constexpr std::pair<double, double> known[] = {{16384, 0.97}, {32000, 0.84}, {50304, 0.79}, {151936, 0.63}};
+  if (words <= known[0].first) return known[0].second;
+  for (std::size_t i = 1; i < std::size(known); ++i)
+    if (const auto [to, share] = known[i]; words <= to || i + 1 == std::size(known)) {
+      const auto [from, before] = known[i - 1];
+      return before + (share - before) * std::min(1.0, (words - from) / (to - from));
+    }
+  return 1;
+}
 
 namespace {
 
@@ -48,7 +62,8 @@ constexpr std::array<Term, 11> terms{{{&Efficiency::product, 1.1, 0.5},
                                       {&Efficiency::update, 1, 0.005, 0.5},
                                       {&Efficiency::forward_op_ms, 0, 0.02},
                                       {&Efficiency::backward_op_ms, 0, 0.02}}};
-constexpr double noise = 0.03;  // share of a step's time that the terms do not explain
+constexpr double give_over_units = 0.1;  // every kernel was timed
+constexpr double noise = 0.03;           // share of a step's time that the terms do not explain
 using Parts = std::array<double, terms.size()>;
 
 const SelfAttention& attention_of(const Recipe& r) {  // the first layer's; a recipe of ops alone has no model
@@ -167,19 +182,6 @@ double older_attention(const OpCall& op, const Recipe& r, int units) {
 // in FP32. An H200 updates 3.4 thousand million weights in 14.9 and 15.8 ms (bench/lab/step.md, "Smaller moments").
 double rounding_flops(Moments m) { return m == Moments::eight ? 236 : 223; }
 
-// A row of logits that is longer than the registers of a block waits in shared memory, and what does not fit there is read again: so many words reach
-// such a share of the copy rate (bench/lab/step.md, "The loss's long rows"; bench/results/h200_ops_time_capped_moments_2026-11-26.txt).
-double share_of_copy_rate(double words) {
-  constexpr std::pair<double, double> known[] = {{16384, 0.97}, {32000, 0.84}, {50304, 0.79}, {151936, 0.63}};
-  if (words <= known[0].first) return known[0].second;
-  for (std::size_t i = 1; i < std::size(known); ++i)
-    if (const auto [to, share] = known[i]; words <= to || i + 1 == std::size(known)) {
-      const auto [from, before] = known[i - 1];
-      return before + (share - before) * std::min(1.0, (words - from) / (to - from));
-    }
-  return 1;
-}
-
 constexpr double fitted_words = 50304;  // of the models from which a loss's factor is fitted
 
 // A capped loss: for each operation that its formula counts, the kernel takes as long as so many (106 us of 4096 x 10 000 logits, 377 of 1024 x 151 936).
@@ -211,7 +213,27 @@ double ceiling_ms(const OpCall& op, const Recipe& r, const Ceilings& c, int unit
 double launches_of(const OpCall& op, int units) { return units > 0 ? op.cost.on_card.launches : 1; }
 int units_of(const Device& device) { return device.kind == DeviceKind::cuda ? device.units : 0; }
 
-Parts parts_of(const Recipe& r, const Walk& walk, const Ceilings& ceilings, int units) {
+bool timed(const OpCall& op) {  // on Hopper's units: attention of some kinds was not
+  return (op.work != Work::attention || op.cost.on_card.units_us > 0) && op.work != Work::attention_parts;
+}
+
+// Over units a part is what they take, at the clock that the step leaves them; kernels begin within that.
+Parts parts_over_units(const Recipe& r, const Walk& walk, const Ceilings& ceilings, int units) {
+  Parts all{}, computes{};
+  double joules = 0;
+  for (const OpCall& s : walk.steps) {
+    if (s.cost.link_bytes > 0 || !timed(s)) continue;
+    const hopper::Taken taken = hopper::taken(s, r, ceilings.copy_bytes_per_s, units);
+    const At kind = kind_of(s, attention_of(r).head_dim);
+    all[kind] += s.times * taken.ms, computes[kind] += s.times * taken.computes_ms, joules += s.times * taken.joules;
+  }
+  const double longer = hopper::longer_at_its_clock(joules, std::accumulate(all.begin(), all.end(), 0.0));
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] += computes[i] * (longer - 1);
+  return all;
+}
+
+Parts parts_of(const Recipe& r, const Walk& walk, const Ceilings& ceilings, int units, Over over) {
+  if (over == Over::units) return parts_over_units(r, walk, ceilings, units);
   Parts p{};
   for (const OpCall& s : walk.steps) {
     if (s.cost.link_bytes > 0) continue;
@@ -264,10 +286,10 @@ struct Point {
   double ms;
 };
 
-std::vector<Point> points_of(std::span<const StepMeasured> steps, const Ceilings& ceilings, const Device& device, int workers) {
+std::vector<Point> points_of(std::span<const StepMeasured> steps, const Ceilings& ceilings, const Device& device, int workers, Over over) {
   std::vector<Point> points;
   for (const StepMeasured& s : steps) {
-    Point p{&s.recipe.model, parts_of(s.recipe, forecast(s.recipe, device, workers).walk, ceilings, units_of(device)), s.ms};
+    Point p{&s.recipe.model, parts_of(s.recipe, forecast(s.recipe, device, workers).walk, ceilings, units_of(device), over), s.ms};
     for (double& part : p.parts) part /= s.ms;
     points.push_back(p);
   }
@@ -275,13 +297,16 @@ std::vector<Point> points_of(std::span<const StepMeasured> steps, const Ceilings
 }
 
 // Nothing takes less than no time: a term that the fit would give that is taken out, and the others are fitted again.
-Parts least_squares(std::span<const Point* const> points, std::span<const double> weights, DeviceKind kind) {
+Parts least_squares(std::span<const Point* const> points, std::span<const double> weights, DeviceKind kind, Over over) {
   Sums sums;
   for (std::size_t i = 0; i < points.size(); ++i) sums.add(points[i]->parts, 1, weights[i] / (noise * noise));
   for (std::size_t i = 0; i < terms.size(); ++i) {
     Parts one{};
     one[i] = 1;
-    sums.add(one, terms[i].near, std::pow(kind == DeviceKind::cpu ? terms[i].give_of_cpu : terms[i].give, -2));
+    if (over == Over::units)
+      sums.add(one, i >= forward_op ? 0 : 1, std::pow(i >= forward_op ? 1e-9 : give_over_units, -2));
+    else
+      sums.add(one, terms[i].near, std::pow(kind == DeviceKind::cpu ? terms[i].give_of_cpu : terms[i].give, -2));
   }
   std::array<bool, terms.size()> free;
   free.fill(true);
@@ -294,15 +319,15 @@ Parts least_squares(std::span<const Point* const> points, std::span<const double
 }
 
 // The steps that a fit misses most weigh more in the next: an interval is as wide as the largest error, not as the mean one.
-Efficiency fit(Precision precision, std::span<const Point> all, DeviceKind kind, const Decoder* without = nullptr) {
+Efficiency fit(Precision precision, std::span<const Point> all, DeviceKind kind, Over over, const Decoder* without = nullptr) {
   constexpr int rounds = 60;
   std::vector<const Point*> points;
   for (const Point& p : all)
     if (!without || !same_model(*p.model, *without)) points.push_back(&p);
   std::vector<double> weights(points.size(), 1), error(points.size());
-  Efficiency e{.precision = precision};
+  Efficiency e{.precision = precision, .of_units = over == Over::units};
   for (int round = 0; round < rounds; ++round) {
-    const Parts x = least_squares(points, weights, kind);
+    const Parts x = least_squares(points, weights, kind, over);
     for (std::size_t i = 0; i < terms.size(); ++i) e.*terms[i].factor = x[i];
     double mean = 0, sum = 0;
     for (std::size_t i = 0; i < points.size(); ++i) {
@@ -323,7 +348,7 @@ const Efficiency* of_precision(const Efficiencies& all, Precision p) {
 }
 
 // How much further from its time a step may lie, for each thing that was not measured itself; docs/performance.md says where each is from.
-constexpr double scores_in_memory = 1.3;
+constexpr double scores_in_memory = 1.3, recorded_within = 1.15;
 constexpr double other_card = 1.1, datasheets_share = 1.1, other_kernels = 1.4, split_link = 1.1;
 // Products in 8 bits beside bf16's, of an H200: with a scale for each tensor, and what those with more scales take beside them
 // (bench/results/h200_fp8_products_2026-11-22.txt: 1282, 1237 and 1153 TFLOP/s).
@@ -387,8 +412,10 @@ OpTimesOrWhy op_times(const Recipe& r, const Device& device) {
   if (const std::string why = why_no_step(r, device); !why.empty()) return {{}, why};
   const bool own = bool(device.efficiencies);
   if (!own && device.kind == DeviceKind::cpu) return {{}, "no steps of this CPU were measured: headroom device --efficiencies"};
-  static const Device h200 = device_described("h200");
-  const auto f = in_precision(own ? *device.efficiencies : *h200.efficiencies, r.precision);
+  const Efficiencies& others = efficiencies_of_others();
+  const bool own_over_units = own && std::ranges::all_of(device.efficiencies->by_precision, &Efficiency::of_units);
+  const bool over_units = hopper::has_units_of(device) && (!own || own_over_units);
+  const auto f = in_precision(own && !own_over_units ? *device.efficiencies : others, r.precision);
   if (!f)
     return {{},
             fmt::format("no steps in {} were measured: headroom device --efficiencies --precision {}", name_of(r.precision),
@@ -400,10 +427,16 @@ OpTimesOrWhy op_times(const Recipe& r, const Device& device) {
   OpTimes t{f->efficiency,
             expected_ceilings(ceilings, size_of(r.precision.dtype) == 1 && !f->derived),
             units_of(device),
+            {},
             f->efficiency.within,
             1,
             f->by,
             f->derived};
+  if (over_units) {
+    const Efficiency* measured = own ? of_precision(*device.efficiencies, r.precision) : nullptr;
+    t.over_units = measured ? *measured : Efficiency{.precision = r.precision, .of_units = true};
+    t.within = measured ? measured->within : recorded_within, t.by = "", t.by_other_precisions = false;
+  }
   const auto also = [&](bool is, double wider, const std::string& by) {
     if (!is) return;
     t.wider *= wider;
@@ -411,13 +444,15 @@ OpTimesOrWhy op_times(const Recipe& r, const Device& device) {
   };
   also(own && units_of(device) > 0 && !f->efficiency.of_kernels, other_card,
        "efficiencies of an older version, which counted an op as one kernel: headroom device --efficiencies --save measures them again");
-  also(!own, other_card, fmt::format("steps of an H200 at the ceilings of {}, none of whose were measured", device.name));
-  also(!own && by_datasheet(device.ceilings), datasheets_share, "its ceilings as a share of its datasheet's");
-  also(!own && device.sm != h200.sm, other_kernels, "its kernels are others than the H200's");
+  if (!over_units) {
+    also(!own, other_card, fmt::format("steps of an H200 at the ceilings of {}, none of whose were measured", device.name));
+    also(!own && by_datasheet(device.ceilings), datasheets_share, "its ceilings as a share of its datasheet's");
+    also(!own && device.sm != 90, other_kernels, "its kernels are others than the H200's");
+  }
   also(attention::family_of(r.attention) != "flash", scores_in_memory, "scores in memory were not measured");
-  also(r.ranks.count > 2 || r.ranks.split_tokens || (r.ranks.count > 1 && f->efficiency.link == 0), split_link,
+  also(r.ranks.count > 2 || r.ranks.split_tokens || (r.ranks.count > 1 && own && f->efficiency.link == 0), split_link,
        "the link by steps of two H200");
-  if (t.efficiency.link == 0) t.efficiency.link = of_precision(*h200.efficiencies, {DType::bf16})->link;
+  if (t.efficiency.link == 0) t.efficiency.link = of_precision(others, {DType::bf16})->link;
   return {t, ""};
 }
 
@@ -440,12 +475,21 @@ static double factor_of(const OpCall& op, const Recipe& r, const OpTimes& t) {
 
 namespace {
 
+// Attention that no kernel was timed for is a roofline times the factor of other attention.
+bool timed(const OpCall& op, const OpTimes& t) { return t.over_units && timed(op); }
+
+double over_units(const OpCall& op, const Recipe& r, const OpTimes& t) {
+  return (*t.over_units).*terms[kind_of(op, attention_of(r).head_dim)].factor;
+}
+
 double begins_ms(const OpCall& op, const OpTimes& t) {
+  if (timed(op, t)) return 0;  // its kernels' time has it
   return op.times * (t.efficiency.of_kernels ? launches_of(op, t.units) : 1) *
          (op.making == Making::gradients ? t.efficiency.backward_op_ms : t.efficiency.forward_op_ms);
 }
 
 double works_ms(const OpCall& op, const Recipe& r, const OpTimes& t) {
+  if (timed(op, t)) return op.times * hopper::taken(op, r, t.ceilings.copy_bytes_per_s, t.units).ms * over_units(op, r, t);
   const OnCard& on_card = op.cost.on_card;
   double in_turn = 0;
   if (t.units > 0 && t.ceilings.fp32_flops > 0)
@@ -457,7 +501,8 @@ Known known_of(const OpCall& op, const OpTimes& t) {
   switch (op.work) {
     case Work::matmul: return t.by_other_precisions ? Known::derived_product : Known::product;
     case Work::attention:
-    case Work::attention_parts: return op.cost.on_card.older ? Known::older_attention : Known::attention;
+    case Work::attention_parts:
+      return op.cost.on_card.older || (t.over_units && size_of(op.precision.dtype) == 4) ? Known::older_attention : Known::attention;
     case Work::loss: return Known::loss;
     case Work::update: return Known::update;
     case Work::rounding_update: return Known::rounding_update;
@@ -468,8 +513,13 @@ Known known_of(const OpCall& op, const OpTimes& t) {
 
 // How far each kind of work lay from its time, as a logarithm: the smallest numbers that enclose 164 steps on two H200 and an H100, a tenth wider.
 // bench/lab/expected_times.md has the rule and what other steps make of it.
-constexpr std::array<double, std::size_t(Known::wait) + 1> doubts{0.14, 0.29, 0.20, 0.34, 0.10, 0.31, 0.05, 0.15, 0.10, 0.37, 0.40};
-constexpr double doubt_of_all = 0.03, recorded_within = 1.15;
+constexpr std::array<double, std::size_t(Known::wait) + 1> doubts_over_rooflines{0.14, 0.29, 0.20, 0.34, 0.10, 0.31,
+                                                                                 0.05, 0.15, 0.10, 0.37, 0.40};
+// The same where every kernel was timed, of 330 steps of which seven lie outside; there a step has no beginnings of their own.
+constexpr std::array<double, std::size_t(Known::wait) + 1> doubts_over_units{0.19, 0.19, 0.15, 0.45, 0.10, 0.10,
+                                                                             0.08, 0.12, 0.31, 0.37, 0.60};
+constexpr double doubt_of_all = 0.03;
+constexpr double step_begins_ms = 0.008;  // a graph's launch, and what prepares the update
 
 }  // namespace
 
@@ -481,18 +531,33 @@ void Composition::add(const OpCall& op, const Recipe& r, const OpTimes& t, doubl
   if (op.cost.link_bytes > 0) return;
   (*this)[known_of(op, t)] += often * works_ms(op, r, t);
   (*this)[Known::begin] += often * begins_ms(op, t);
+  over_units_ = bool(t.over_units);
+  if (!timed(op, t)) return;
+  const hopper::Taken taken = hopper::taken(op, r, t.ceilings.copy_bytes_per_s, t.units);
+  const double factor = over_units(op, r, t);
+  computes_ms_[std::size_t(known_of(op, t))] += often * op.times * taken.computes_ms * factor;
+  joules_ += often * op.times * taken.joules;
+}
+
+void Composition::hold_back() {
+  if (!over_units_) return;
+  (*this)[Known::begin] += step_begins_ms;
+  const double longer = hopper::longer_at_its_clock(joules_, ms());
+  for (std::size_t i = 0; i < ms_.size(); ++i) ms_[i] += computes_ms_[i] * (longer - 1);
 }
 
 double Composition::ms() const { return std::accumulate(ms_.begin(), ms_.end(), 0.0); }
 
 double Composition::doubt() const {
   const double all = ms();
+  const auto& doubts = over_units_ ? doubts_over_units : doubts_over_rooflines;
   double squares = doubt_of_all * doubt_of_all;
   for (std::size_t i = 0; i < ms_.size() && all > 0; ++i) squares += std::pow(ms_[i] / all * doubts[i], 2);
   return std::sqrt(squares);
 }
 
 Expected expected_time(Composition of_step, const LinkTime& link, const OpTimes& t, double ms_at_least) {
+  of_step.hold_back();
   of_step.wait(link.exposed_ms + link.host_exposed_ms + t.efficiency.link * link.ms);
   const double ms = of_step.ms();
   // A card whose own steps lie further from what the others say than an H200's is known less well. A CPU has its own steps alone to go by.
@@ -501,15 +566,20 @@ Expected expected_time(Composition of_step, const LinkTime& link, const OpTimes&
   return {ms, std::max(ms / ratio, std::min(ms, ms_at_least)), ms * ratio, t.by};
 }
 
-Efficiency fitted(Precision precision, std::span<const StepMeasured> steps, const Ceilings& ceilings, const Device& device, int workers) {
-  return fit(precision, points_of(steps, ceilings, device, workers), device.kind);
+Over usual_over(const Device& device) { return hopper::has_units_of(device) ? Over::units : Over::rooflines; }
+
+Efficiency fitted(Precision precision, std::span<const StepMeasured> steps, const Ceilings& ceilings, const Device& device, int workers,
+                  std::optional<Over> wanted) {
+  const Over over = wanted.value_or(usual_over(device));
+  return fit(precision, points_of(steps, ceilings, device, workers, over), device.kind, over);
 }
 
 std::vector<double> foretold_by_others(Precision precision, std::span<const StepMeasured> steps, const Ceilings& ceilings,
                                        const Device& device, int workers) {
-  const auto points = points_of(steps, ceilings, device, workers);
+  const Over over = usual_over(device);
+  const auto points = points_of(steps, ceilings, device, workers, over);
   std::vector<double> ms;
-  for (const Point& p : points) ms.push_back(p.ms * time_of(p.parts, fit(precision, points, device.kind, p.model)));
+  for (const Point& p : points) ms.push_back(p.ms * time_of(p.parts, fit(precision, points, device.kind, over, p.model)));
   return ms;
 }
 

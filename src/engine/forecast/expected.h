@@ -22,9 +22,10 @@ struct Expected {
 // What the ops of a recipe take on a device, and how far that can be trusted.
 struct OpTimes {
   Efficiency efficiency;
-  Ceilings ceilings;             // the rooflines'
-  int units = 0;                 // a card's multiprocessors: products are tiles over them
-  double within = 1, wider = 1;  // how far its own steps lay from what others foretold, and what was not measured makes of that
+  Ceilings ceilings;                       // the rooflines'
+  int units = 0;                           // a card's multiprocessors: products are tiles over them
+  std::optional<Efficiency> over_units{};  // of these units every kernel was timed (hopper.h): factors over that
+  double within = 1, wider = 1;            // how far its own steps lay from what others foretold, and what was not measured makes of that
   std::string by;
   bool by_other_precisions = false;  // no steps in this one were measured
 };
@@ -34,6 +35,7 @@ struct OpTimesOrWhy {
 };
 OpTimesOrWhy op_times(const Recipe&, const Device&);
 double expected_ms(const OpCall&, const Recipe&, const OpTimes&);
+double share_of_copy_rate(double words);  // that the loss reaches
 
 // Other ranks and the host: how long their links are busy, and what the step waits for them, where its ops take what OpTimes says.
 struct LinkTime {
@@ -59,12 +61,16 @@ class Composition {
  public:
   void add(const OpCall&, const Recipe&, const OpTimes&, double often);
   void wait(double ms) { (*this)[Known::wait] += ms; }
+  void hold_back();  // what computes takes longer where the step needs more power than the card may draw
   double ms() const;
   double doubt() const;  // the logarithm of the ratio that a step may lie from its time, either way
 
  private:
+  using ByKind = std::array<double, std::size_t(Known::wait) + 1>;
   double& operator[](Known k) { return ms_[std::size_t(k)]; }
-  std::array<double, std::size_t(Known::wait) + 1> ms_{};
+  ByKind ms_{}, computes_ms_{};
+  double joules_ = 0;
+  bool over_units_ = false;
 };
 
 // ms_at_least: of the same step, with every op at its ceiling; no interval begins below it.
@@ -75,9 +81,13 @@ struct StepMeasured {  // on one rank
   double ms = 0;
 };
 
-// What fits steps of one precision best: the largest relative errors are small. Where the steps say little of a kind it stays near its
-// roofline. Its `within` is 1, its link 0: neither follows from these steps.
-Efficiency fitted(Precision, std::span<const StepMeasured>, const Ceilings&, const Device&, int workers);
+// What factors are over: what a card's units take, where its kernels were timed, else rooflines.
+enum class Over : std::uint8_t { units, rooflines };
+Over usual_over(const Device&);
+
+// What fits steps of one precision best: the largest relative errors are small. Where the steps say little of a kind it stays near what it is
+// over. Its `within` is 1, its link 0: neither follows from these steps.
+Efficiency fitted(Precision, std::span<const StepMeasured>, const Ceilings&, const Device&, int workers, std::optional<Over> = {});
 
 // What is expected of each step by a fit to the steps of all other models.
 std::vector<double> foretold_by_others(Precision, std::span<const StepMeasured>, const Ceilings&, const Device&, int workers);

@@ -55,6 +55,12 @@ void each_op(const Trace& t, const Recipe& r, Body&& body) {
   for (std::size_t i = 0; i < t.ops.size(); ++i) body(t.ops[i], i >= t.second_ops.begin && i < t.second_ops.end ? 1 + like_second(r) : 1.0);
 }
 
+// What a call to another card takes beside its bytes: kernels up to a mebibyte, copies by the copy engines from there on. Of two H100 and of two H200
+// (bench/results/h100_comm_two_gpus_2026-11-28.csv).
+double call_begins_ms(const dist::Sent& s) {
+  return s.bytes < (std::size_t(1) << 20) ? 7.5e-3 + 3e-3 * double(s.bytes) / double(std::size_t(1) << 20) : 18e-3;
+}
+
 void add_times(const Trace& t, const Recipe& recipe, const Device& device, ForecastTotals& f) {
   const auto in_order = [&](auto&& ms_of) {
     std::vector<double> of_kind, ms;
@@ -75,7 +81,7 @@ void add_times(const Trace& t, const Recipe& recipe, const Device& device, Forec
   LinkTime waits{f.link_ms};
   if (times.times) {  // longer than at their ceilings, ops hide more of what the links do
     const auto expected = in_order([&](const OpCall& s) { return expected_ms(s, recipe, *times.times); });
-    const dist::Exposed beside = dist::exposed_ms(t.calls, t.joints, expected);
+    const dist::Exposed beside = dist::exposed_ms(t.calls, t.joints, expected, device.kind == DeviceKind::cuda ? call_begins_ms : nullptr);
     waits.exposed_ms = beside.link_ms * of_link;
     waits.host_exposed_ms = beside.other_ms;
   }

@@ -25,8 +25,10 @@ void backward(const Tensor& dy, const Tensor& dbias, Gradient into, Context& ctx
   const Parts parts = parts_of(dy.shape[0], ctx);
   auto scope = ctx.arena.scope();
   const Tensor sums = ctx.arena.make("bias.parts", DType::f32, {parts.count, dy.shape[1]});
-  const auto op = ctx.note("bias.backward", {DType::f32}, {double(dy.count()), double(dy.bytes() + dbias.bytes()), 0, {}, {.launches = 2}},
-                           Work::other, Making::gradients);
+  const auto op =
+      ctx.note("bias.backward", {DType::f32},
+               {double(dy.count()), double(dy.bytes() + dbias.bytes()), 0, {}, {.launches = 2, .units_us = 2.2e-6 * double(dy.count())}},
+               Work::other, Making::gradients);
   if (ctx.dry()) return;
   ctx.on_gpu() ? beside::call<backward_cuda>(dy, dbias, into, parts, sums, ctx) : backward_cpu(dy, dbias, into, parts, sums, ctx);
 }

@@ -41,10 +41,14 @@ void backward(const Tensor& tokens, const Tensor& dx, const Tensor& dtable, Grad
               ctx.arena.make("embedding.rows", DType::i32, {dx.shape[0]}),
               ctx.arena.make("embedding.unordered", DType::i32, {dx.shape[0]})};
   const bool clear = into_dtable == Gradient::overwrite;
-  const auto op =
-      ctx.note("embedding.backward", {DType::f32},
-               {double(dx.count()), double(dx.bytes()) + (clear ? double(dtable.bytes()) : 8 * double(dx.count())), 0, {}, {.launches = 3}},
-               Work::other, Making::gradients);
+  const double rows = double(dx.shape[0]), words = double(dtable.shape[0]);  // they are sorted, then every word looks for its rows
+  const auto op = ctx.note("embedding.backward", {DType::f32},
+                           {double(dx.count()),
+                            double(dx.bytes()) + (clear ? double(dtable.bytes()) : 8 * double(dx.count())),
+                            0,
+                            {},
+                            {.launches = 3, .units_us = 5 + 0.9e-3 * rows + 0.85e-3 * words}},
+                           Work::other, Making::gradients);
   if (ctx.dry()) return;
   ctx.on_gpu() ? beside::call<backward_cuda>(tokens, dx, dtable, into_dtable, scale, sorted, ctx)
                : backward_cpu(tokens, dx, dtable, into_dtable, scale, ctx);

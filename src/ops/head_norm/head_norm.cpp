@@ -27,9 +27,13 @@ void check_heads(const Tensor& x, const Tensor& y, const Tensor& weight, const T
 
 void forward(const Forward& t, Context& ctx) {
   check_heads(t.x, t.y, t.weight, t.table, t.positions, ctx);
-  const auto op =
-      ctx.note("head_norm", {DType::f32},
-               {7 * double(t.x.count()), double(t.x.bytes() + t.y.bytes()) + 4 * double(t.x.shape[1] * t.x.shape[3])}, Work::norm);
+  const auto op = ctx.note("head_norm", {DType::f32},
+                           {7 * double(t.x.count()),
+                            double(t.x.bytes() + t.y.bytes()) + 4 * double(t.x.shape[1] * t.x.shape[3]),
+                            0,
+                            {},
+                            {.units_us = 2.5e-6 * double(t.x.count())}},
+                           Work::norm);
   if (ctx.dry()) return;
   ctx.on_gpu() ? beside::call<forward_cuda>(t, ctx) : forward_cpu(t, ctx);
 }
@@ -40,10 +44,13 @@ void backward(const Backward& t, Context& ctx) {
   const Parts parts = parts_of(t.x.shape[0] * len, ctx);
   auto scope = ctx.arena.scope();
   const Tensor sums = ctx.arena.make("head_norm.dweight", DType::f32, {parts.count, dim});
-  const auto op =
-      ctx.note("head_norm.backward", {DType::f32},
-               {15 * double(t.x.count()), double(t.x.bytes() + 2 * t.d.bytes()) + 4 * double(len * dim), 0, {}, {.launches = 2}},
-               Work::norm, Making::gradients);
+  const auto op = ctx.note("head_norm.backward", {DType::f32},
+                           {15 * double(t.x.count()),
+                            double(t.x.bytes() + 2 * t.d.bytes()) + 4 * double(len * dim),
+                            0,
+                            {},
+                            {.launches = 2, .units_us = 4.5e-6 * double(t.x.count())}},
+                           Work::norm, Making::gradients);
   if (ctx.dry()) return;
   ctx.on_gpu() ? beside::call<backward_cuda>(t, parts, sums, ctx) : backward_cpu(t, parts, sums, ctx);
 }

@@ -1,7 +1,9 @@
 #include "ops/product_update/product_update.h"
 
 #include <algorithm>
+#include <cmath>
 
+#include "base/divide.h"
 #include "gpu/beside.h"
 #include "ops/matmul/matmul.h"
 #include "ops/product_update/impl.h"
@@ -86,6 +88,17 @@ Cost cost_of(std::span<const Item> all) {
   return c;
 }
 
+// Hopper's kernels have tiles of 128 x 256 weights, which lie over the units in waves (bench/lab/kernel_times.md).
+double units_us(std::span<const Item> all, int units) {
+  constexpr double us_a_token = 0.0095;
+  double tiles = 0, tokens = 0;
+  for (const Item& i : all) {
+    tiles += double(ceil_div(i.weight.copy.shape[0], 128) * ceil_div(i.weight.copy.shape[1], 256));
+    tokens = std::max(tokens, double(i.tokens()));
+  }
+  return units > 0 ? std::ceil(tiles / units) * tokens * us_a_token * (all[0].dy_transposed ? 0.5 : 1) : 0;
+}
+
 }  // namespace
 
 void advance(std::span<const Item> all, const Tensor& numbers, Context& ctx) {
@@ -97,7 +110,9 @@ void advance(std::span<const Item> all, const Tensor& numbers, Context& ctx) {
   check(all.size() <= most_items, Code::bad_argument, "product_update: {} weights; a launch takes {}", all.size(), int(most_items));
   if (ctx.on_gpu()) {
     const DType factors = all.empty() || !all[0].dy_transposed ? DType::bf16 : all[0].dy_transposed.values.dtype;
-    const auto op = ctx.note("product_update", {factors}, cost_of(all), Work::matmul, Making::gradients);
+    Cost cost = cost_of(all);
+    if (!all.empty()) cost.on_card.units_us = units_us(all, ctx.device.units);
+    const auto op = ctx.note("product_update", {factors}, cost, Work::matmul, Making::gradients);
     for (const Item& i : all) {
       check(i.weight.m.dtype == all[0].weight.m.dtype, Code::unsupported, "product_update: a launch takes moments of one type");
       check(i.dy_transposed.values.dtype == all[0].dy_transposed.values.dtype && i.dy_transposed.kind == all[0].dy_transposed.kind &&

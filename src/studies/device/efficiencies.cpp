@@ -150,6 +150,7 @@ MeasuredEfficiencies measure_efficiencies(const Device& device, const Ceilings& 
     }
     if (steps.empty()) continue;
     EfficiencyRow row{.efficiency = engine::fitted(precision, steps, ceilings, device, settings.threads), .of_kernels = true};
+    row.of_units = row.efficiency.of_units;
     row.efficiency.within = std::ceil(within * 100) / 100;
     m.by_precision.push_back(row);
   }

@@ -44,11 +44,12 @@ engine::Recipe recipe_of(const EfficiencyStep&);
 struct EfficiencyRow {  // the fit of all steps
   std::string what = "efficiency";
   Efficiency efficiency;
-  bool of_kernels = false;  // Efficiency::of_kernels: rows of older versions are not
+  bool of_kernels = false, of_units = false;  // Efficiency's: rows of older versions are not
 };
 void describe(Of<EfficiencyRow> auto& r, auto&& f) {
   f(r.what, {.name = "what", .show = Show::detail});
   f(r.of_kernels, {.name = "of_kernels", .show = Show::detail});
+  f(r.of_units, {.name = "of_units", .show = Show::detail});
   describe(r.efficiency, f);
 }
 

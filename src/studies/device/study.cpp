@@ -129,7 +129,7 @@ std::shared_ptr<const Efficiencies> kept_efficiencies(const Device& d, const std
       if (is_what(row, "efficiency")) {
         const auto kept = read_described<EfficiencyRow>(row, "results: an efficiency");
         e.by_precision.push_back(kept.efficiency);
-        e.by_precision.back().of_kernels = kept.of_kernels;
+        e.by_precision.back().of_kernels = kept.of_kernels, e.by_precision.back().of_units = kept.of_units;
       }
       if (!is_of_efficiencies(row)) ceilings.push_back(read_described<CeilingRow>(row, "results: a ceiling"));
     }

@@ -156,31 +156,93 @@ void forward_by(const Problem& p, const Forward& t, const Partition& partition, 
 }
 
 template <class Tiles>
-Partition partition_for(const Problem& p, const Context& ctx) {
+Partition partition_for(const Problem& p, int units) {
   const int packed = packed_log2_of(p);
   const std::int64_t tiles = ceil_div(p.len_q, Tiles::consumers * 64) * p.batch * p.heads,
                      tiles_of_cluster = ceil_div(p.len_q << packed, Cluster<Tiles>::consumers * 64) * p.batch * (p.heads >> packed);
-  return partition_of(tiles, tiles_of_cluster, ceil_div(p.len_k, Tiles::keys), ctx.device.units, packed > 0);
+  return partition_of(tiles, tiles_of_cluster, ceil_div(p.len_k, Tiles::keys), units, packed > 0);
 }
+
+// How long a forward keeps the units busy at their full clock: a block takes so long to begin, for each tile of rows and each step of keys. Fitted to kernels
+// of an H100 and an H200 (bench/lab/kernel_times.md).
+struct Pace {
+  double step_us, tile_us;
+};
+template <class Tiles>
+double units_us(const Problem& p, const Partition& partition, int units, Pace pace) {
+  constexpr double begin_us = 2.9, list_us = 4.8, meet_us = 1.1;
+  const int packed = partition.way == Way::cluster ? packed_log2_of(p) : 0;
+  const std::int64_t rows = 64 * (partition.way == Way::cluster ? Cluster<Tiles>::consumers : Tiles::consumers), len = p.len_q << packed,
+                     pairs = p.batch * p.heads >> packed;
+  const Band band = p.band();
+  double longest = 0, all = 0, tiles = 0;
+  for (std::int64_t row = 0; row < len; row += rows, ++tiles) {
+    const TileSpan seen = band.keys_between(row >> packed, (std::min(row + rows, len) - 1) >> packed, Tiles::keys);
+    longest = std::max(longest, double(std::max(1, seen.end - seen.begin)));
+    all += std::max(1, seen.end - seen.begin);
+  }
+  const double even = all * double(pairs) / units;
+  if (partition.way == Way::parts) return begin_us + pace.tile_us + pace.step_us * even + std::min(17.3, 2.4 * std::sqrt(even)) + list_us;
+  if (partition.way == Way::cluster) {
+    const double at_once = std::max(architecture_of(90).clusters_at_once[std::size_t(partition.blocks_of_tile - 1)] * units /
+                                        architecture_of(90).clusters_of_units,
+                                    1),
+                 rounds = std::ceil(tiles * double(pairs) / at_once);
+    return begin_us + rounds * (pace.tile_us + meet_us + pace.step_us * std::ceil(longest / partition.blocks_of_tile));
+  }
+  const bool asked = band.reach == Reach::before && p.len_k > 1024;
+  const double together = band.reach == Reach::all ? 1 : 2,
+               dealt = std::ceil(tiles / together) * double(pairs);  // a long tile and a short one
+  const double of_block = std::max(1.0, asked ? dealt / units : std::ceil(dealt / units));
+  return begin_us + of_block * (pace.tile_us * std::min(tiles, together) + pace.step_us * all / std::ceil(tiles / together)) +
+         (asked ? list_us : 0);
+}
+
+// Shapes for head dims up to 96 and for short rows have instances for whole tiles alone; problems that are dealt otherwise are small.
+template <class Tiles>
+constexpr bool only_whole = Tiles::dim == 80 || Tiles::dim == 96 || Tiles::consumers == 4;
 
 template <class Tiles>
 void forward_with(const Problem& p, const Forward& t, const Partition& partition, Context& ctx) {
-  switch (partition.way) {
-    case Way::whole: return forward_by<Tiles>(p, t, partition, ctx);
-    case Way::parts: return forward_by<EvenParts<Tiles>>(p, t, partition, ctx);
-    case Way::cluster: return forward_by<Cluster<Tiles>>(p, t, partition, ctx);
-  }
+  if constexpr (only_whole<Tiles>) return forward_by<Tiles>(p, t, partition, ctx);
+  if constexpr (!only_whole<Tiles>) switch (partition.way) {
+      case Way::whole: return forward_by<Tiles>(p, t, partition, ctx);
+      case Way::parts: return forward_by<EvenParts<Tiles>>(p, t, partition, ctx);
+      case Way::cluster: return forward_by<Cluster<Tiles>>(p, t, partition, ctx);
+    }
 }
 
-// Head dims 65 … 128. Up to 96 only whole tiles have instances of their own; problems that are dealt otherwise are small.
-template <class T>
-void forward_between(const Problem& p, const Forward& t, Context& ctx) {
-  const auto partition = partition_for<Forward128<T>>(p, ctx);
-  const std::int64_t dim = std::max(p.head_dim, p.value_dim());
-  if (dim > 96 || partition.way != Way::whole) return forward_with<Forward128<T>>(p, t, partition, ctx);
-  const std::int64_t keys = p.band().reach == Reach::all ? p.len_k : p.len_k / 2;  // what a row sees
-  if (keys <= 2048) return dim > 80 ? forward_by<Forward96Short<T>>(p, t, {}, ctx) : forward_by<Forward80Short<T>>(p, t, {}, ctx);
-  return dim > 80 ? forward_by<Forward96<T>>(p, t, {}, ctx) : forward_by<Forward80<T>>(p, t, {}, ctx);
+// Calls body<Tiles>(partition) with the shape for dense, uncapped scores, and how its tiles are dealt.
+template <class T, class Body>
+auto with_shape(const Problem& p, int units, Body&& body) {
+  const std::int64_t dim = std::max(p.head_dim, p.value_dim());  // the narrower one's columns are zeros in shared memory
+  if (dim > 128) return body.template operator()<Forward256<T>>(partition_for<Forward256<T>>(p, units));
+  if (dim > 64) {
+    const Partition partition = partition_for<Forward128<T>>(p, units);
+    if (dim > 96 || partition.way != Way::whole) return body.template operator()<Forward128<T>>(partition);
+    const std::int64_t keys = p.band().reach == Reach::all ? p.len_k : p.len_k / 2;  // what a row sees
+    if (keys <= 2048)
+      return dim > 80 ? body.template operator()<Forward96Short<T>>(Partition{}) : body.template operator()<Forward80Short<T>>(Partition{});
+    return dim > 80 ? body.template operator()<Forward96<T>>(Partition{}) : body.template operator()<Forward80<T>>(Partition{});
+  }
+  const std::int64_t tiles = ceil_div(p.len_q, 256) * p.batch * p.heads;
+  if (p.len_q <= 1024 && p.len_k <= 1024 && tiles >= units) return body.template operator()<Forward64Short<T>>(Partition{});
+  return body.template operator()<Forward64<T>>(partition_for<Forward64<T>>(p, units));
+}
+
+template <class Tiles>
+Pace pace_of() {
+  if (Tiles::dim == 64) return Tiles::consumers == 4 ? Pace{1.02, 2.7} : Pace{1.46, 1.6};
+  if (Tiles::dim == 128) return {1.3, 2.1};
+  if (Tiles::dim == 256) return {1.85, 3};  // by its rate with many tiles: docs/attention.md
+  return Tiles::consumers == 2 ? Pace{1.02, 2} : Pace{1.6, 2};
+}
+
+double forward_us(const Problem& p, const Device& device) {
+  if (p.documents != 0 || p.softcap != 0 || p.lse_shape().count() == 0 || p.len_k == 0) return 0;
+  return with_shape<__nv_bfloat16>(p, device.units, [&]<class Tiles>(const Partition& partition) {
+    return units_us<Tiles>(p, partition, device.units, pace_of<Tiles>());
+  });
 }
 
 // Packed documents and capped scores: whole tiles, and shapes enough for every head dim.
@@ -203,16 +265,7 @@ void forward_of_more(const Problem& p, const Forward& t, Context& ctx) {
 template <class T>
 void forward_as(const Problem& p, const Forward& t, Context& ctx) {
   if (p.documents != 0 || p.softcap != 0) return forward_of_more<T>(p, t, ctx);
-  const std::int64_t tiles = ceil_div(p.len_q, 256) * p.batch * p.heads;
-  const std::int64_t dim = std::max(p.head_dim, p.value_dim());  // the narrower one's columns are zeros in shared memory
-  if (dim > 128)
-    forward_with<Forward256<T>>(p, t, partition_for<Forward256<T>>(p, ctx), ctx);
-  else if (dim > 64)
-    forward_between<T>(p, t, ctx);
-  else if (p.len_q <= 1024 && p.len_k <= 1024 && tiles >= ctx.device.units)
-    forward_by<Forward64Short<T>>(p, t, {}, ctx);
-  else
-    forward_with<Forward64<T>>(p, t, partition_for<Forward64<T>>(p, ctx), ctx);
+  with_shape<T>(p, ctx.device.units, [&]<class Tiles>(const Partition& partition) { forward_with<Tiles>(p, t, partition, ctx); });
 }
 
 }  // namespace
@@ -234,7 +287,9 @@ Support sm90_supports(const Problem& p, const Device& device, Pass pass) {
 }
 
 void sm90_forward(const Problem& p, const Forward& t, Context& ctx) {
-  const auto op = ctx.note("attention.flash_sm90.forward", p.precision, capped(p, forward_cost(p), operations_of_cap), Work::attention);
+  Cost cost = capped(p, forward_cost(p), operations_of_cap);
+  cost.on_card.units_us = forward_us(p, ctx.device);
+  const auto op = ctx.note("attention.flash_sm90.forward", p.precision, cost, Work::attention);
   if (p.lse_shape().count() == 0) return;
   if (p.len_k == 0) return no_keys(p, t, ctx);
   if (!ctx.dry())

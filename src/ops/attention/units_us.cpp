@@ -1,0 +1,62 @@
+#include "ops/attention/units_us.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace headroom::attention {
+
+namespace {
+
+constexpr double head_begins_us = 2.5;  // backward: a block goes on to the next query head of its key head
+
+bool timed(const Problem& p, const Device& device) {
+  return device.kind == DeviceKind::cuda && device.sm == 90 && p.documents == 0 && p.dropout == 0 && p.len_q > 0 && p.len_k > 0 &&
+         std::max(p.head_dim, p.value_dim()) <= 128;
+}
+bool narrow(const Problem& p) { return std::max(p.head_dim, p.value_dim()) <= 64; }
+
+}  // namespace
+
+double walk_us(const Problem& p, const Walk& w, int units) {
+  constexpr std::int64_t step = 64;
+  const Band band = p.band();
+  std::int64_t longest = 0, all = 0, blocks = 0;
+  for (std::int64_t row = 0; row < p.len_q; row += w.rows, ++blocks) {
+    const TileSpan seen = band.key_tiles(row, w.rows, step);
+    const std::int64_t keys = std::max<std::int64_t>(1, seen.end - seen.begin) * step;
+    longest = std::max(longest, keys);
+    all += keys;
+  }
+  const double pairs = double(p.batch * p.heads) / units, others = double(p.group() - 1);
+  const double alone = w.alone * double(longest) * (1 + w.of_group * others) + (w.of_group > 0 ? head_begins_us * others : 0),
+               full = (w.full * double(all) + w.tile * double(blocks)) * pairs;
+  return w.begin + std::pow(std::pow(alone, 4) + std::pow(full, 4), 0.25);
+}
+
+double simt_us(const Problem& p, Pass pass, const Device& device) {
+  if (!timed(p, device)) return 0;
+  if (pass == Pass::forward) return walk_us(p, narrow(p) ? Walk{7.5, 0.115, 0.106, 1.8, 128} : Walk{28, 0.168, 0.22, 1, 128}, device.units);
+  return walk_us(p, narrow(p) ? Walk{26, 0.139, 0.243, 0, 64, 1} : Walk{26, 0.49, 0.49, 0, 64, 0.57}, device.units);
+}
+
+double sm80_us(const Problem& p, Pass pass, const Device& device) {
+  const bool in_16_bits = size_of(p.precision.dtype) == 2;
+  if (!timed(p, device) || (in_16_bits && p.softcap == 0)) return 0;  // uncapped scores of 16 bits have Hopper's own kernel
+  const bool forward = pass == Pass::forward;
+  const Walk capped = narrow(p) ? forward ? Walk{9.4, 0.083, 0.0358, 0, 64} : Walk{8.6, 0.132, 0.0678, 0, 64, 1}
+                      : forward ? Walk{4.6, 0.119, 0.083, 2.9, 128}
+                                : Walk{9, 0.16, 0.08, 0, 64, 1};
+  const Walk in_tf32 = narrow(p) ? forward ? Walk{4.2, 0.0502, 0.014, 2.4, 64} : Walk{9.1, 0.195, 0.081, 28.7, 128}
+                       : forward ? Walk{4.7, 0.0909, 0.043, 10.2, 128}
+                                 : Walk{16.4, 0.135, 0.253, 18, 128, 1};
+  return walk_us(p, in_16_bits ? capped : in_tf32, device.units);
+}
+
+double sm90_backward_us(const Problem& p, const Device& device) {
+  if (!timed(p, device) || p.softcap != 0) return 0;
+  if (narrow(p)) return walk_us(p, {17.5, 0.0199, 0.0103, 2, 64, 1}, device.units);
+  if (std::max(p.head_dim, p.value_dim()) <= 96) return walk_us(p, {14.7, 0.0306, 0.0125, 4, 64, 1}, device.units);
+  return walk_us(p, {18.3, 0.0343, 0.0169, 3.5, 64, 1}, device.units);
+}
+
+}  // namespace headroom::attention
