@@ -26,6 +26,7 @@ import threading
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+PROGRAM = os.path.join(ROOT, "build", "release", "headroom")
 SAID = ["options", "config", "forecast_ms", "ms_low", "ms_high", "ms_by"]
 COLUMNS = ["options", "config", "precision", "ms", "ms_std", "steps", "status", "why"]
 
@@ -103,8 +104,8 @@ class Program:
     def __init__(self, path):
         self.path, self.folder = path, tempfile.mkdtemp()
 
-    def rows(self, words, options, config, limit=120, environment=None):
-        """The rows of a command in JSON, or the line that says why there are none."""
+    def record(self, words, options, config, limit=120, environment=None):
+        """What a command says in JSON, or the line that says why there is nothing."""
         named = []
         if config:
             folder = os.path.join(self.folder, str(abs(hash(json.dumps(config, sort_keys=True)))))
@@ -116,11 +117,16 @@ class Program:
             p = subprocess.run([self.path, *words, *named, *options, "--format", "json"], capture_output=True, text=True, timeout=limit,
                                env={**os.environ, **(environment or {})})
         except subprocess.TimeoutExpired:
-            return [], "took too long"
+            return None, "took too long"
         try:
-            return json.loads(p.stdout)["rows"], ""
-        except (ValueError, KeyError):
-            return [], (p.stderr.strip() or f"exit code {p.returncode}").splitlines()[-1][:200]
+            return json.loads(p.stdout), ""
+        except ValueError:
+            return None, (p.stderr.strip() or f"exit code {p.returncode}").splitlines()[-1][:200]
+
+    def rows(self, words, options, config, limit=120, environment=None):
+        """The rows of a command in JSON, or the line that says why there are none."""
+        record, why = self.record(words, options, config, limit, environment)
+        return (record["rows"], "") if record and "rows" in record else ([], why)
 
     def forecast(self, options, config, device):
         """The dry run's row, or why there is none."""
@@ -298,7 +304,7 @@ def main():
     p.add_argument("--gib", type=int, default=60, help="only settings that need no more")
     p.add_argument("--device", default="h200", help="whose forecasts; settings depend on it only where one is refused there")
     p.add_argument("--on", default="cuda", help="where to measure")
-    p.add_argument("--program", default=os.path.join(ROOT, "build", "release", "headroom"))
+    p.add_argument("--program", default=PROGRAM)
     a = p.parse_args()
     {"forecast": forecast, "measure": measure, "table": table}[a.what](a)
 

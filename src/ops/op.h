@@ -2,6 +2,7 @@
 // synchronises, and reads no tensor's values on the host. In a dry context it takes its scratch, notes its cost and returns.
 #pragma once
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/device.h"
@@ -27,6 +28,9 @@ struct OpCall {  // one op of a walk
   Work work = Work::other;
   Making making = Making::values;
 };
+
+// Whether a product makes the gradient of a weight: in tf32 libraries take other kernels for it.
+inline bool makes_weights(const OpCall& s) { return std::string_view(s.op.text).ends_with(".dw"); }
 
 struct Walk {  // the ops in the order they ran (or would have run)
   std::vector<OpCall> steps;

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Held-out times on two cards of one host, held against forecasts that were committed before. Nine minutes; every part keeps what it has.
+# Held-out times on two cards of one host, held against forecasts that were made before: SAID=FILE names them. Nine minutes; every part keeps what it has.
 #   sh bench/lab/next/times_on_card.sh FOLDER [seconds]        HEADROOM=program and HEADROOM_NCCL=libnccl.so.2 where they are elsewhere
 #   sh bench/lab/next/times_on_card.sh FOLDER part NAME        one part of it: own, device, programs, steps
 # Writes FOLDER/{steps.csv,table.txt}: 60 settings of our own step; {device.txt,own.json}: the card's own factors in five precisions; programs.csv:
@@ -13,7 +13,7 @@ left() { echo $((${seconds:-540} - $(date +%s) + began)); }
 least() { [ "$1" -lt "$2" ] && echo "$1" || echo "$2"; }
 
 case $(nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1) in *H200*) card=h200 ;; *) card=h100 ;; esac
-said=$here/bench/results/${card}_random_steps_forecast_1128_2026-11-28.csv
+said=${SAID:?a file of bench/random_steps.py forecast}
 if [ -z "${HEADROOM_NCCL:-}" ]; then  # PyTorch brings one
   found=$(python3 -c 'import glob, nvidia; print((glob.glob(list(nvidia.__path__)[0] + "/nccl/lib/libnccl.so.2") or [""])[0])' 2>/dev/null)
   [ -n "$found" ] && export HEADROOM_NCCL="$found"

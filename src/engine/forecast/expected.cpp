@@ -62,8 +62,9 @@ constexpr std::array<Term, 11> terms{{{&Efficiency::product, 1.1, 0.5},
                                       {&Efficiency::update, 1, 0.005, 0.5},
                                       {&Efficiency::forward_op_ms, 0, 0.02},
                                       {&Efficiency::backward_op_ms, 0, 0.02}}};
-constexpr double give_over_units = 0.1;  // every kernel was timed
-constexpr double noise = 0.03;           // share of a step's time that the terms do not explain
+constexpr double step_begins_ms = 0.008;  // over units: a graph's launch, and what prepares the update
+constexpr double give_over_units = 0.1;   // every kernel was timed
+constexpr double noise = 0.03;            // share of a step's time that the terms do not explain
 using Parts = std::array<double, terms.size()>;
 
 const SelfAttention& attention_of(const Recipe& r) {  // the first layer's; a recipe of ops alone has no model
@@ -290,7 +291,8 @@ std::vector<Point> points_of(std::span<const StepMeasured> steps, const Ceilings
   std::vector<Point> points;
   for (const StepMeasured& s : steps) {
     Point p{&s.recipe.model, parts_of(s.recipe, forecast(s.recipe, device, workers).walk, ceilings, units_of(device), over), s.ms};
-    for (double& part : p.parts) part /= s.ms;
+    if (over == Over::units) p.ms -= step_begins_ms;
+    for (double& part : p.parts) part /= p.ms;
     points.push_back(p);
   }
   return points;
@@ -444,6 +446,8 @@ OpTimesOrWhy op_times(const Recipe& r, const Device& device) {
   };
   also(own && units_of(device) > 0 && !f->efficiency.of_kernels, other_card,
        "efficiencies of an older version, which counted an op as one kernel: headroom device --efficiencies --save measures them again");
+  also(own && hopper::has_units_of(device) && !over_units && f->efficiency.of_kernels, 1,
+       "efficiencies of an older version, over rooflines: headroom device --efficiencies --save measures them again");
   if (!over_units) {
     also(!own, other_card, fmt::format("steps of an H200 at the ceilings of {}, none of whose were measured", device.name));
     also(!own && by_datasheet(device.ceilings), datasheets_share, "its ceilings as a share of its datasheet's");
@@ -516,10 +520,9 @@ Known known_of(const OpCall& op, const OpTimes& t) {
 constexpr std::array<double, std::size_t(Known::wait) + 1> doubts_over_rooflines{0.14, 0.29, 0.20, 0.34, 0.10, 0.31,
                                                                                  0.05, 0.15, 0.10, 0.37, 0.40};
 // The same where every kernel was timed, of 330 steps of which seven lie outside; there a step has no beginnings of their own.
-constexpr std::array<double, std::size_t(Known::wait) + 1> doubts_over_units{0.19, 0.19, 0.15, 0.45, 0.10, 0.10,
+constexpr std::array<double, std::size_t(Known::wait) + 1> doubts_over_units{0.19, 0.19, 0.15, 0.45, 0.12, 0.10,
                                                                              0.08, 0.12, 0.31, 0.37, 0.60};
 constexpr double doubt_of_all = 0.03;
-constexpr double step_begins_ms = 0.008;  // a graph's launch, and what prepares the update
 
 }  // namespace
 
@@ -579,7 +582,8 @@ std::vector<double> foretold_by_others(Precision precision, std::span<const Step
   const Over over = usual_over(device);
   const auto points = points_of(steps, ceilings, device, workers, over);
   std::vector<double> ms;
-  for (const Point& p : points) ms.push_back(p.ms * time_of(p.parts, fit(precision, points, device.kind, over, p.model)));
+  for (const Point& p : points)
+    ms.push_back(p.ms * time_of(p.parts, fit(precision, points, device.kind, over, p.model)) + (over == Over::units ? step_begins_ms : 0));
   return ms;
 }
 

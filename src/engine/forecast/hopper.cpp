@@ -5,10 +5,11 @@
 #include <cmath>
 #include <limits>
 #include <span>
-#include <string_view>
 #include <vector>
 
+#include "base/efficiency.h"
 #include "engine/forecast/expected.h"
+#include "ops/adamw/adamw.h"
 
 namespace headroom::engine::hopper {
 
@@ -109,7 +110,7 @@ double joules_a_flop(Precision p) {
 Taken product(const OpCall& op, const Recipe& r, double bytes_a_us, int units) {
   constexpr double beside = 2.65;
   const Sides& s = op.cost.sides;
-  const Products p = products_of(op, r, std::string_view(op.op.text).ends_with(".dw"));
+  const Products p = products_of(op, r, makes_weights(op));
   const double waves = remembered_waves_us(s, p, units), memory = op.cost.bytes * p.over_memory / bytes_a_us,
                both = sum_of_powers(waves, memory, beside);
   return {(p.begin_us + both) / 1e3, both / 1e3 * std::pow(waves / both, beside)};
@@ -126,24 +127,31 @@ Taken update(const OpCall& op, double bytes_a_us) {
 Taken elementwise(const OpCall& op, const Recipe& r, double bytes_a_us) {
   const OnCard& c = op.cost.on_card;
   const double again = c.again < in_cache_bytes ? c.again / 2 : c.again, of_launch = std::max(op.cost.bytes / c.launches, 1.0);
-  double memory = (op.cost.bytes + again) / bytes_a_us, begin_us = kernel_us;
+  double memory = (op.cost.bytes + again) / bytes_a_us, begin_us = kernel_us, units_us = c.units_us;
   const double in_cache = std::min(1.0, in_cache_bytes / of_launch) * std::max(0.0, 1 - bytes_a_us / cache_bytes_a_us);
   switch (op.work) {
-    case Work::loss: memory /= share_of_copy_rate(double(r.model.vocab)); break;
-    case Work::quantise: memory *= 1.2, begin_us = 2.0; break;
-    case Work::update:
-    case Work::rounding_update: break;
+    case Work::loss: {  // forward alone reads rows once
+      const double share = share_of_copy_rate(double(r.model.vocab));
+      memory /= r.purpose == Purpose::forward ? std::sqrt(share) : share;
+      break;
+    }
+    case Work::quantise: memory *= 1.2, begin_us = c.launches > 2 ? 2.5 : 1.25; break;
+    case Work::update: break;
+    case Work::rounding_update:
+      units_us = op.cost.flops / adamw::flops_of_element * (r.holding.moments == Moments::eight ? 4.35e-6 : 2.6e-6);
+      break;
     case Work::norm: begin_us = op.making == Making::gradients ? 2.2 : kernel_us; [[fallthrough]];
     default: memory *= 1 - in_cache;
   }
-  return {(c.launches * begin_us + sum_of_powers(memory, c.units_us, 3)) / 1e3, 0};
+  return {(c.launches * begin_us + sum_of_powers(memory, units_us, 4)) / 1e3, 0};
 }
 
 }  // namespace
 
 bool has_units_of(const Device& d) {
   constexpr double of_unit = 754e12 / 132;  // an H200 multiplies so fast
-  return d.kind == DeviceKind::cuda && d.sm == 90 && d.units > 0 && d.ceilings.bf16_flops / d.units > 0.8 * of_unit;
+  return d.kind == DeviceKind::cuda && d.sm == 90 && d.units > 0 && !by_datasheet(d.ceilings) &&
+         d.ceilings.bf16_flops / d.units > 0.8 * of_unit;
 }
 
 Taken taken(const OpCall& op, const Recipe& r, double copy_bytes_per_s, int units) {
@@ -163,7 +171,7 @@ Taken taken(const OpCall& op, const Recipe& r, double copy_bytes_per_s, int unit
 double longer_at_its_clock(double joules, double ms) {
   if (ms <= 0) return 1;
   const double watts = idle_watts + joules / ms * 1e3;
-  return watts <= limit_watts ? 1 : std::pow(watts / limit_watts, 0.42);
+  return watts <= limit_watts ? 1 : std::pow(watts / limit_watts, 0.48);
 }
 
 }  // namespace headroom::engine::hopper

@@ -34,8 +34,9 @@ namespace {
 // The numbers by which ops differ here.
 auto cost_of(const OpCall& s) {
   const auto& [m, n, k, batch] = s.cost.sides;
-  return std::tuple(s.cost.flops, s.cost.bytes, s.cost.link_bytes, s.times, m, n, k, batch, s.precision.dtype, s.precision.math, s.work,
-                    s.making);
+  const auto& [launches, again, in_turn, older, units_us] = s.cost.on_card;
+  return std::tuple(s.cost.flops, s.cost.bytes, s.cost.link_bytes, s.times, m, n, k, batch, launches, again, in_turn, older, units_us,
+                    makes_weights(s), s.precision.dtype, s.precision.math, s.work, s.making);
 }
 
 class Kinds {  // numbers different ops
@@ -119,6 +120,7 @@ struct Link {
   std::size_t ops_before = 0;  // since the link before
   int lane = 0, mark = 0;      // lane 0: the main queue
   dist::Joint::Kind joint{};
+  std::size_t bytes = 0;
   double link_bytes = 0, ms = 0;
   friend bool operator==(const Link&, const Link&) = default;
 };
@@ -145,8 +147,12 @@ Links links_of(const Trace& t) {
     for (; call < end; ++call) {
       marks_at(call);
       const dist::Sent& s = t.calls[call];
-      links.all.push_back(
-          {.kind = Link::Kind::call, .ops_before = s.step - ops, .lane = lane(s.lane), .link_bytes = s.link_bytes, .ms = s.link_ms});
+      links.all.push_back({.kind = Link::Kind::call,
+                           .ops_before = s.step - ops,
+                           .lane = lane(s.lane),
+                           .bytes = s.bytes,
+                           .link_bytes = s.link_bytes,
+                           .ms = s.link_ms});
       ops = s.step;
     }
   };
@@ -170,8 +176,14 @@ void put_links(const std::vector<Link>& links, const std::vector<const dist::Lan
       case Link::Kind::second_begins: t.second_calls.begin = t.calls.size(); break;
       case Link::Kind::second_ends: t.second_calls.end = t.calls.size(); break;
       case Link::Kind::call:
-        t.calls.push_back(
-            {.call = {}, .what = "", .dtype = {}, .bytes = 0, .link_bytes = l.link_bytes, .link_ms = l.ms, .lane = lane, .step = ops});
+        t.calls.push_back({.call = {},
+                           .what = "",
+                           .dtype = {},
+                           .bytes = l.bytes,
+                           .link_bytes = l.link_bytes,
+                           .link_ms = l.ms,
+                           .lane = lane,
+                           .step = ops});
         break;
       case Link::Kind::joint: t.joints.push_back({l.joint, lane, l.mark, t.calls.size(), ops, l.ms}); break;
     }

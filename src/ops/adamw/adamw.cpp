@@ -101,14 +101,9 @@ void advance(std::span<const Update> all, const Tensor& numbers, Context& ctx) {
   const Size size = checked(all);
   const double adding = all.empty() ? 0 : all[0].parts - 1;
   const bool rounds = std::any_of(all.begin(), all.end(), [](const Update& t) { return t.m.dtype != DType::f32; });
-  const double us_to_round = all.empty() || !rounds ? 0 : all[0].m.dtype == DType::u8 ? 4.6e-6 : 3e-6;
-  const auto op = ctx.note("adamw", {DType::f32},
-                           {(flops_of_element + adding) * size.elements,
-                            size.grad_bytes + size.state_bytes + size.copy_bytes,
-                            0,
-                            {},
-                            {.units_us = us_to_round * size.elements}},
-                           rounds ? Work::rounding_update : Work::update);
+  const auto op =
+      ctx.note("adamw", {DType::f32}, {(flops_of_element + adding) * size.elements, size.grad_bytes + size.state_bytes + size.copy_bytes},
+               rounds ? Work::rounding_update : Work::update);
   if (ctx.dry()) return;
   ctx.on_gpu() ? beside::call<advance_cuda>(all, numbers, ctx) : advance_cpu(all, numbers, ctx);
 }

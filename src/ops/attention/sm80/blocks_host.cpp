@@ -180,7 +180,7 @@ BandOf<int> band_for(const Problem& p, const Lists& lists) { return in_32_bits(b
 
 // A cap is formed exactly, after a tile's product and before its exponentials: as long as so many operations in FP32 (docs/performance.md).
 constexpr double operations_of_cap = 82;
-constexpr double fp32_operations_a_us = 32e6;  // of a Hopper card
+constexpr double fp32_operations_a_us = 28e6;  // of a Hopper card
 
 Cost cost_here(const Problem& p, const Cost& cost, const Device& device, Pass pass) {
   Cost here = capped(p, cost, operations_of_cap * (pass == Pass::backward ? 2 : 1));  // formed for dQ, and again for dK and dV
