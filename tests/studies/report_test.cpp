@@ -451,7 +451,12 @@ TEST(Report, FourThousandRowsTakeSeconds) {
   const ReportRun run = run_from_text("[" + rows + "]", "many.json");
   const std::clock_t start = std::clock();  // this process's own time: a busy machine is no slower report
   const Record r = report_of({run, run}, nullptr);
-  EXPECT_LT(double(std::clock() - start) / CLOCKS_PER_SEC, 10);
+#if defined(__SANITIZE_THREAD__)
+  constexpr double most = 60;  // 18 s under the sanitizer
+#else
+  constexpr double most = 10;
+#endif
+  EXPECT_LT(double(std::clock() - start) / CLOCKS_PER_SEC, most);
   EXPECT_EQ(table_in(r, "rows")->rows.size(), 4000u);
 }
 
