@@ -28,10 +28,16 @@ void add_efficiencies(const Device& d, const Ceilings& ceilings, const DeviceAsk
   for (const EfficiencyRow& r : m.by_precision) life.keep(key_of(r), json_of(r));
   record.add(Part{table_of("steps", "Steps measured, and what each is forecast to take from the steps of all other models", m.steps)});
   if (m.by_precision.empty()) return;
-  record.add(Part{table_of("efficiencies", "Times its roofline that an op takes, by its kind", m.by_precision)});
-  record.add(Part{
-      Note{"Beside that an op takes forward_op_ms or backward_op_ms. Forecasts of this machine give ms from these numbers, and "
-           "ms_low and ms_high: ms over and times within. Every step here took no less and no more than that, forecast from the others."}});
+  const bool over_units = m.by_precision.front().of_units;
+  record.add(Part{table_of("efficiencies",
+                           over_units ? "What an op takes here, over what its kernels took on an H100 and H200, by its kind"
+                                      : "Times its roofline that an op takes, by its kind",
+                           m.by_precision)});
+  record.add(
+      Part{Note{fmt::format("{}Forecasts of this machine give ms from these numbers, and an interval from `within`: of every step here ms, "
+                            "forecast from the steps of other "
+                            "models, was no further off than that factor.",
+                            over_units ? "" : "Beside that an op takes forward_op_ms or backward_op_ms. ")}});
   for (const std::string& why : m.left_out) record.add(Part{Note{fmt::format("Left out: {}.", why)}});
 }
 
