@@ -41,8 +41,10 @@ std::atomic<int> launched_child = 0, launched_asked = 0;  // a handler runs in w
 static_assert(std::atomic<int>::is_always_lock_free);     // others are not safe in a handler
 
 extern "C" void hand_on(int signal, siginfo_t* about, void*) {
+  const int before = errno;  // of the call that the signal met
   launched_asked = signal;
   if (launched_child > 0 && about->si_code <= 0) kill(pid_t(launched_child), signal);  // from a program, not from the kernel
+  errno = before;
 }
 
 class HandedOn {

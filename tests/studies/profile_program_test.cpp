@@ -78,6 +78,9 @@ TEST(RunProfiled, OnlyWhatItsProcessesRecordedIsRead) {
 }
 
 TEST(RunProfiled, ASignalIsTheProgramsAndTheFolderGoesAllTheSame) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the thread sanitizer holds a signal back until wait4 returns";
+#endif
   for (const int signal : {SIGTERM, SIGHUP, SIGINT}) {
     const Temporary tmp;
     const std::string started = (tmp.path.string() + "_started");
