@@ -11,6 +11,7 @@
 #include "cli/options.h"
 #include "studies/report/report.h"
 #include "studies/results/kernels.h"
+#include "studies/results/step_ops.h"
 
 namespace headroom::cli {
 
@@ -44,10 +45,17 @@ studies::ComparedRun read_run(const std::string& word, const Common& common) {
   return studies::compared(studies::run_from_store(results, *run));
 }
 
-// The forecast and the profile of a program, as files: how long each kernel was forecast to take, and took.
+RowObject parsed(const std::string& file) { return parse_json_or_discard<RowObject>(read_file(file, "compare", most_json_bytes)); }
+
+// The forecast and the profile of our own step, as files: how long each op was forecast to take, and took.
+std::optional<studies::OpsJoined> ops_of_files(const std::string& a, const std::string& b) {
+  if (!is_regular_file(a) || !is_regular_file(b)) return {};
+  return studies::joined_ops(parsed(a), parsed(b));
+}
+
+// The same of a program, kernel by kernel.
 std::optional<studies::KernelsJoined> kernels_of_files(const std::string& a, const std::string& b) {
   if (!is_regular_file(a) || !is_regular_file(b)) return {};
-  const auto parsed = [](const std::string& file) { return parse_json_or_discard<RowObject>(read_file(file, "compare", most_json_bytes)); };
   const auto files = studies::kernels_of(parsed(a), parsed(b));
   if (!files) return {};
   return studies::joined_kernels(files->forecast, files->ran);
@@ -72,10 +80,16 @@ RunCommand compare(CLI::App& app, Common& common) {
       "shown with their intervals. Other changes are listed: missing rows, lost values, "
       "another status, more bytes, errors more than four times as large. For two trainings one chart shows both "
       "losses, and their distance at the steps that both kept. A file of forecast -- CMD and one of profile -- CMD, both with "
-      "--format json, are held against each other kernel by kernel, the largest difference first.\n"
+      "--format json, are held against each other kernel by kernel, the largest difference first; one of memory model and one of profile "
+      "step "
+      "op by op.\n"
       "Exit codes: 0 nothing is slower and no change is listed; 3 otherwise.\n"
       "Examples:\n  headroom compare 3 7\n  headroom compare before.json after.json --tolerance 5%");
   return [asked, &common] {
+    if (const auto ops = ops_of_files(asked->a, asked->b)) {
+      const double off = ops->ms > 0 ? std::abs(ops->forecast_ms / ops->ms - 1) : 1;
+      return deliver(studies::ops_record(*ops), common, off > asked->tolerance ? no : yes);
+    }
     auto a = read_run(asked->a, common), b = read_run(asked->b, common);
     if (!is_regular_file(asked->a) && !is_regular_file(asked->b)) {
       const Results results(common.db.empty() ? default_results_file() : common.db, Results::Access::read);

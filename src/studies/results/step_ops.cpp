@@ -1,0 +1,76 @@
+#include "studies/results/step_ops.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "base/error.h"
+#include "report/described_table.h"
+
+namespace headroom::studies {
+
+namespace {
+
+bool has_table(const RowObject& j, const char* name) {
+  return j.is_object() && j.contains(name) && j.at(name).is_array() && !j.at(name).empty() && j.at(name).front().is_object();
+}
+std::string word(const RowObject& row, const char* name) {
+  return row.contains(name) && row.at(name).is_string() ? row.at(name).get<std::string>() : "";
+}
+std::optional<double> number(const RowObject& row, const char* name) {
+  if (!row.contains(name) || !row.at(name).is_number()) return {};
+  return row.at(name).get<double>();
+}
+
+bool is_forecast(const RowObject& j) { return has_table(j, "rows") && has_table(j.at("rows").front(), "time"); }
+bool is_profile(const RowObject& j) {  // of a step of ours: its slices know their op
+  return has_table(j, "timeline") && j.at("timeline").front().contains("op") && j.at("timeline").front().contains("step");
+}
+
+}  // namespace
+
+std::optional<OpsJoined> joined_ops(const RowObject& a, const RowObject& b) {
+  if (is_forecast(b) && is_profile(a)) return joined_ops(b, a);
+  if (!is_forecast(a) || !is_profile(b)) return {};
+  check(a.at("rows").size() == 1, Code::bad_argument,
+        "the forecast has {} steps; a profile is held against one: give memory model one setting", a.at("rows").size());
+  std::map<std::string, OpPairRow> ops;
+  OpsJoined joined;
+  for (const RowObject& op : a.at("rows").front().at("time")) {
+    const auto ms = number(op, "ms");
+    check(ms.has_value(), Code::bad_argument, "the forecast has no expected times of ops; `ms_by` in its file says why");
+    OpPairRow& row = ops[word(op, "op")];
+    row.times = row.times.value_or(0) + std::int64_t(number(op, "count").value_or(0));
+    row.forecast_ms += *ms, joined.forecast_ms += *ms;
+  }
+  double last = 0;
+  for (const RowObject& slice : b.at("timeline")) last = std::max(last, number(slice, "step").value_or(0));
+  for (const RowObject& slice : b.at("timeline")) {
+    if (number(slice, "step") != last) continue;
+    OpPairRow& row = ops[word(slice, "op")];
+    row.launches = row.launches.value_or(0) + 1;
+    row.ms += number(slice, "ms").value_or(0), joined.ms += number(slice, "ms").value_or(0);
+  }
+  for (auto& [name, row] : ops) {
+    row.op = name.empty() ? "(no op of ours)" : name;
+    row.off_ms = row.forecast_ms - row.ms;
+    if (row.forecast_ms > 0 && row.ms > 0) row.ratio = row.forecast_ms / row.ms;
+    joined.rows.push_back(row);
+  }
+  std::stable_sort(joined.rows.begin(), joined.rows.end(),
+                   [](const OpPairRow& x, const OpPairRow& y) { return std::abs(x.off_ms) > std::abs(y.off_ms); });
+  return joined;
+}
+
+Record ops_record(const OpsJoined& o) {
+  Record r{"ops", fmt::format("Ops of a step: {:.4g} ms forecast, {:.4g} ms measured.", o.forecast_ms, o.ms), {}};
+  r.add("forecast_ms", o.forecast_ms, Unit::ms).add("ms", o.ms, Unit::ms);
+  r.add("ratio", o.ms > 0 ? Value(o.forecast_ms / o.ms) : Value(), Unit::ratio);
+  r.add(Part{table_of("ops", "Ops, the largest difference first; ratio is forecast over measured", o.rows)});
+  r.add(Part{Note{
+      "The last step of the profile. Waits for other ranks and the host, and the lower clock of a step that needs much power, are in the "
+      "forecast of the step, not in those of its ops."}});
+  return r;
+}
+
+}  // namespace headroom::studies
