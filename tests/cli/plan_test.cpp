@@ -304,7 +304,7 @@ TEST_F(ModelProgram, ThePlanSaysInASentenceWhichSettingItNames) {
     const std::string said = answer("plan --precision bf16 --most 1 --device h100 " + plan)["answer"];
     EXPECT_NE(said.find(words), std::string::npos) << said;
   };
-  says("--model small --batch 8 --gpus 8", ", in bf16, nothing computed again (");
+  says("--model small --batch 8 --gpus 8 --keep everything", ", in bf16, nothing computed again (");
   says("--model 2.7B --batch 8 --len 4096 --memory 60", ", in bf16, activations computed again, 8 micro-batches of 1 (--keep ");
   says("--model small --phase forward", ", in bf16; about ");
 }

@@ -526,8 +526,11 @@ constexpr double doubt_of_all = 0.03;
 
 }  // namespace
 
-double expected_ms(const OpCall& op, const Recipe& r, const OpTimes& t) {
-  return op.cost.link_bytes > 0 ? 0 : works_ms(op, r, t) + begins_ms(op, t);
+double expected_ms(const OpCall& op, const Recipe& r, const OpTimes& t, double longer) {
+  if (op.cost.link_bytes > 0) return 0;
+  const double ms = works_ms(op, r, t) + begins_ms(op, t);
+  if (longer == 1 || !timed(op, t)) return ms;
+  return ms + op.times * hopper::taken(op, r, t.ceilings.copy_bytes_per_s, t.units).computes_ms * over_units(op, r, t) * (longer - 1);
 }
 
 void Composition::add(const OpCall& op, const Recipe& r, const OpTimes& t, double often) {
@@ -542,11 +545,11 @@ void Composition::add(const OpCall& op, const Recipe& r, const OpTimes& t, doubl
   joules_ += often * op.times * taken.joules;
 }
 
-void Composition::hold_back() {
-  if (!over_units_) return;
-  (*this)[Known::begin] += step_begins_ms;
+double Composition::hold_back() {
+  if (!over_units_) return 1;
   const double longer = hopper::longer_at_its_clock(joules_, ms());
   for (std::size_t i = 0; i < ms_.size(); ++i) ms_[i] += computes_ms_[i] * (longer - 1);
+  return longer;
 }
 
 double Composition::ms() const { return std::accumulate(ms_.begin(), ms_.end(), 0.0); }
@@ -560,13 +563,15 @@ double Composition::doubt() const {
 }
 
 Expected expected_time(Composition of_step, const LinkTime& link, const OpTimes& t, double ms_at_least) {
-  of_step.hold_back();
-  of_step.wait(link.exposed_ms + link.host_exposed_ms + t.efficiency.link * link.ms);
+  of_step.wait(link.exposed_ms + link.host_exposed_ms);
+  const double begins_ms = t.over_units ? step_begins_ms : 0, longer = of_step.hold_back();  // a step that waits needs less power
+  of_step.wait(t.efficiency.link * link.ms);
+  of_step.begin(begins_ms);
   const double ms = of_step.ms();
   // A card whose own steps lie further from what the others say than an H200's is known less well. A CPU has its own steps alone to go by.
   const double ratio =
       t.wider * (t.units > 0 ? std::exp(of_step.doubt() * std::max(1.0, std::log(t.within) / std::log(recorded_within))) : t.within);
-  return {ms, std::max(ms / ratio, std::min(ms, ms_at_least)), ms * ratio, t.by};
+  return {ms, std::max(ms / ratio, std::min(ms, ms_at_least)), ms * ratio, t.by, longer, begins_ms};
 }
 
 Over usual_over(const Device& device) { return hopper::has_units_of(device) ? Over::units : Over::rooflines; }

@@ -16,7 +16,9 @@ namespace headroom::engine {
 
 struct Expected {
   double ms = 0, low_ms = 0, high_ms = 0;
-  std::string by;  // what the interval stands on, where it is more than the card's own steps in this precision
+  std::string by;        // what the interval stands on, where it is more than the card's own steps in this precision
+  double longer = 1;     // what computes takes so much longer, because the step's power holds the card's clock back
+  double begins_ms = 0;  // of the step, beside its ops
 };
 
 // What the ops of a recipe take on a device, and how far that can be trusted.
@@ -34,8 +36,8 @@ struct OpTimesOrWhy {
   std::string why;
 };
 OpTimesOrWhy op_times(const Recipe&, const Device&);
-double expected_ms(const OpCall&, const Recipe&, const OpTimes&);
-double share_of_copy_rate(double words);  // that the loss reaches
+double expected_ms(const OpCall&, const Recipe&, const OpTimes&, double longer = 1);  // longer: Expected's
+double share_of_copy_rate(double words);                                              // that the loss reaches
 
 // Other ranks and the host: how long their links are busy, and what the step waits for them, where its ops take what OpTimes says.
 struct LinkTime {
@@ -61,7 +63,8 @@ class Composition {
  public:
   void add(const OpCall&, const Recipe&, const OpTimes&, double often);
   void wait(double ms) { (*this)[Known::wait] += ms; }
-  void hold_back();  // what computes takes longer where the step needs more power than the card may draw
+  void begin(double ms) { (*this)[Known::begin] += ms; }
+  double hold_back();  // what computes takes so much longer where the step needs more power than the card may draw
   double ms() const;
   double doubt() const;  // the logarithm of the ratio that a step may lie from its time, either way
 

@@ -156,6 +156,7 @@ Table components(const Case& c, const ModelMemory& s) {
 // Ops alike, those first that take longest. Without expected times: at their ceilings.
 Table times(const Case& c, const ModelMemory& s) {
   const engine::OpTimesOrWhy says = engine::op_times(c.recipe, s.device);
+  const double longer = c.step.expected ? c.step.expected->longer : 1;
   std::map<std::tuple<std::string, std::int64_t, std::int64_t, std::int64_t, std::int64_t>, OpTimeRow> rows;
   for (const OpCall& op : c.step.walk.steps) {
     const Sides& n = op.cost.sides;
@@ -167,7 +168,12 @@ Table times(const Case& c, const ModelMemory& s) {
     row.flops += op.times * op.cost.flops;
     row.traffic_bytes += op.times * op.cost.bytes;
     row.ms_at_least += op.times * engine::roofline_ms(op, c.recipe.precision, s.device.ceilings);
-    if (says.times) row.ms = row.ms.value_or(0) + engine::expected_ms(op, c.recipe, *says.times);
+    if (says.times) row.ms = row.ms.value_or(0) + engine::expected_ms(op, c.recipe, *says.times, longer);
+  }
+  if (c.step.expected && c.step.expected->begins_ms > 0) {
+    OpTimeRow& row = rows[{"the step's beginning", 0, 0, 0, 0}];
+    row = {"the step's beginning", "other", "values", 1};
+    row.ms = c.step.expected->begins_ms;
   }
   std::vector<OpTimeRow> sorted;
   for (auto& [key, row] : rows) sorted.push_back(std::move(row));
