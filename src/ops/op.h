@@ -46,6 +46,7 @@ struct Context {
   Listener* listener = nullptr;  // called when ops, their parts and modules begin and end
 
   bool dry() const { return arena.dry(); }
+  bool forecasts() const { return walk != nullptr; }  // costs are asked for
   bool on_gpu() const { return device.kind == DeviceKind::cuda; }
   int workers() const { return threads ? threads->count() : dry_workers; }
   template <class Body>

@@ -53,6 +53,9 @@ TEST(StepOps, AForecastWithoutTimesOrOfSeveralStepsSaysSo) {
   RowObject two = forecast_of("1");
   two["rows"].push_back(two["rows"][0]);
   EXPECT_THROW(joined_ops(two, profile), Error);
+  RowObject forward = forecast_of("1");
+  forward["rows"][0]["phase"] = "forward";
+  EXPECT_THROW(joined_ops(forward, profile), Error) << "the profile is of a training step";
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kernel_us = 1.75;       // a kernel that does hardly anything, and the gap behind it
 constexpr double in_cache_bytes = 40e6;  // what was just written is found in the second-level cache
-constexpr double cache_bytes_a_us = 4.6e6;
+constexpr double cache_bytes_a_us = 4.6e6, fp32_operations_a_us = 50.8e6;
 constexpr double idle_watts = 127, limit_watts = 720, joules_a_byte = 134e-12;
 
 struct TileSides {
@@ -133,6 +133,7 @@ Taken elementwise(const OpCall& op, const Recipe& r, double bytes_a_us) {
     case Work::loss: {  // forward alone reads rows once
       const double share = share_of_copy_rate(double(r.model.vocab));
       memory /= r.purpose == Purpose::forward ? std::sqrt(share) : share;
+      if (r.model.logit_softcap > 0) units_us = op.cost.flops * operations_of_capped_loss / fp32_operations_a_us;
       break;
     }
     case Work::quantise: memory *= 1.2, begin_us = c.launches > 2 ? 2.5 : 1.25; break;

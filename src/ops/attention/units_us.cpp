@@ -17,7 +17,7 @@ bool narrow(const Problem& p) { return std::max(p.head_dim, p.value_dim()) <= 64
 
 }  // namespace
 
-double walk_us(const Problem& p, const Walk& w, int units) {
+double walk_us(const Problem& p, const WalkedBlocks& w, int units) {
   constexpr std::int64_t step = 64;
   const Band band = p.band();
   std::int64_t longest = 0, all = 0, blocks = 0;
@@ -35,20 +35,21 @@ double walk_us(const Problem& p, const Walk& w, int units) {
 
 double simt_us(const Problem& p, Pass pass, const Device& device) {
   if (!timed(p, device)) return 0;
-  if (pass == Pass::forward) return walk_us(p, narrow(p) ? Walk{7.5, 0.115, 0.106, 1.8, 128} : Walk{28, 0.168, 0.22, 1, 128}, device.units);
-  return walk_us(p, narrow(p) ? Walk{26, 0.139, 0.243, 0, 64, 1} : Walk{26, 0.49, 0.49, 0, 64, 0.57}, device.units);
+  if (pass == Pass::forward)
+    return walk_us(p, narrow(p) ? WalkedBlocks{7.5, 0.115, 0.106, 1.8, 128} : WalkedBlocks{28, 0.168, 0.22, 1, 128}, device.units);
+  return walk_us(p, narrow(p) ? WalkedBlocks{26, 0.139, 0.243, 0, 64, 1} : WalkedBlocks{26, 0.49, 0.49, 0, 64, 0.57}, device.units);
 }
 
 double sm80_us(const Problem& p, Pass pass, const Device& device) {
   const bool in_16_bits = size_of(p.precision.dtype) == 2;
   if (!timed(p, device) || (in_16_bits && p.softcap == 0)) return 0;  // uncapped scores of 16 bits have Hopper's own kernel
   const bool forward = pass == Pass::forward;
-  const Walk capped = narrow(p) ? forward ? Walk{9.4, 0.083, 0.0358, 0, 64} : Walk{8.6, 0.132, 0.0678, 0, 64, 1}
-                      : forward ? Walk{4.6, 0.119, 0.083, 2.9, 128}
-                                : Walk{9, 0.16, 0.08, 0, 64, 1};
-  const Walk in_tf32 = narrow(p) ? forward ? Walk{4.2, 0.0502, 0.014, 2.4, 64} : Walk{9.1, 0.195, 0.081, 28.7, 128}
-                       : forward ? Walk{4.7, 0.0909, 0.043, 10.2, 128}
-                                 : Walk{16.4, 0.135, 0.253, 18, 128, 1};
+  const WalkedBlocks capped = narrow(p) ? forward ? WalkedBlocks{9.4, 0.083, 0.0358, 0, 64} : WalkedBlocks{8.6, 0.132, 0.0678, 0, 64, 1}
+                              : forward ? WalkedBlocks{4.6, 0.119, 0.083, 2.9, 128}
+                                        : WalkedBlocks{9, 0.16, 0.08, 0, 64, 1};
+  const WalkedBlocks in_tf32 = narrow(p) ? forward ? WalkedBlocks{4.2, 0.0502, 0.014, 2.4, 64} : WalkedBlocks{9.1, 0.195, 0.081, 28.7, 128}
+                               : forward ? WalkedBlocks{4.7, 0.0909, 0.043, 10.2, 128}
+                                         : WalkedBlocks{16.4, 0.135, 0.253, 18, 128, 1};
   return walk_us(p, in_16_bits ? capped : in_tf32, device.units);
 }
 

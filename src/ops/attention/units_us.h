@@ -7,12 +7,12 @@ namespace headroom::attention {
 // A pass whose blocks walk tiles of keys takes as long as its longest block, or as long as all blocks take on all units:
 //   begin + ((alone · keys of the longest)⁴ + (full · keys of all blocks / units + tile · blocks / units)⁴)^¼
 // The numbers of each kernel were fitted to kernels of an H100 and an H200 (bench/lab/kernel_times.md), which take equally long.
-struct Walk {
+struct WalkedBlocks {
   double begin, alone, full, tile;  // us; us a key
   int rows;                         // of a block
   double of_group = 0;              // backward: the share of its work that walks the rows of all query heads of a key head
 };
-double walk_us(const Problem&, const Walk&, int units);
+double walk_us(const Problem&, const WalkedBlocks&, int units);
 
 // 0 where no kernel of that kind was timed: past head dim 128, documents, other cards.
 double simt_us(const Problem&, Pass, const Device&);

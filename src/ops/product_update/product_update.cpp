@@ -111,7 +111,7 @@ void advance(std::span<const Item> all, const Tensor& numbers, Context& ctx) {
   if (ctx.on_gpu()) {
     const DType factors = all.empty() || !all[0].dy_transposed ? DType::bf16 : all[0].dy_transposed.values.dtype;
     Cost cost = cost_of(all);
-    if (!all.empty()) cost.on_card.units_us = units_us(all, ctx.device.units);
+    if (ctx.forecasts() && !all.empty()) cost.on_card.units_us = units_us(all, ctx.device.units);
     const auto op = ctx.note("product_update", {factors}, cost, Work::matmul, Making::gradients);
     for (const Item& i : all) {
       check(i.weight.m.dtype == all[0].weight.m.dtype, Code::unsupported, "product_update: a launch takes moments of one type");

@@ -34,6 +34,9 @@ std::optional<OpsJoined> joined_ops(const RowObject& a, const RowObject& b) {
   if (!is_forecast(a) || !is_profile(b)) return {};
   check(a.at("rows").size() == 1, Code::bad_argument,
         "the forecast has {} steps; a profile is held against one: give memory model one setting", a.at("rows").size());
+  const std::string forecast_phase = word(a.at("rows").front(), "phase"), profile_phase = word(b, "phase");
+  check(forecast_phase.empty() || profile_phase.empty() || forecast_phase == profile_phase, Code::bad_argument,
+        "the forecast is of phase {}, the profile of phase {}: give both the same --phase", forecast_phase, profile_phase);
   std::map<std::string, OpPairRow> ops;
   OpsJoined joined;
   for (const RowObject& op : a.at("rows").front().at("time")) {
@@ -67,9 +70,8 @@ Record ops_record(const OpsJoined& o) {
   r.add("forecast_ms", o.forecast_ms, Unit::ms).add("ms", o.ms, Unit::ms);
   r.add("ratio", o.ms > 0 ? Value(o.forecast_ms / o.ms) : Value(), Unit::ratio);
   r.add(Part{table_of("ops", "Ops, the largest difference first; ratio is forecast over measured", o.rows)});
-  r.add(Part{Note{
-      "The last step of the profile. Waits for other ranks and the host, and the lower clock of a step that needs much power, are in the "
-      "forecast of the step, not in those of its ops."}});
+  r.add(Part{
+      Note{"The last step of the profile. Waits for other ranks and the host are in the forecast of the step, not in those of its ops."}});
   return r;
 }
 

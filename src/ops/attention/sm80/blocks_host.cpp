@@ -182,11 +182,13 @@ BandOf<int> band_for(const Problem& p, const Lists& lists) { return in_32_bits(b
 constexpr double operations_of_cap = 82;
 constexpr double fp32_operations_a_us = 28e6;  // of a Hopper card
 
-Cost cost_here(const Problem& p, const Cost& cost, const Device& device, Pass pass) {
+Cost cost_here(const Problem& p, const Cost& cost, const Context& ctx, Pass pass) {
+  const Device& device = ctx.device;
   Cost here = capped(p, cost, operations_of_cap * (pass == Pass::backward ? 2 : 1));  // formed for dQ, and again for dK and dV
   const bool in_tiles = !(p.precision == Precision{DType::f32, Math::exact});
   here.on_card.older =
       in_tiles && device.sm >= 90 && device.sm < 120;  // these have instructions for products that this kernel does not use
+  if (!ctx.forecasts()) return here;
   here.on_card.units_us = in_tiles ? sm80_us(p, pass, device) : simt_us(p, pass, device);
   if (size_of(p.precision.dtype) == 4 && here.on_card.units_us > 0)
     here.on_card.units_us += here.on_card.in_turn / fp32_operations_a_us;  // no kernel of that kind with caps was timed
@@ -195,7 +197,7 @@ Cost cost_here(const Problem& p, const Cost& cost, const Device& device, Pass pa
 
 template <class Family>
 void forward_with(const Problem& p, const Forward& t, Context& ctx) {
-  const auto op = ctx.note(Family::forward_name, p.precision, cost_here(p, forward_cost(p), ctx.device, Pass::forward), Work::attention);
+  const auto op = ctx.note(Family::forward_name, p.precision, cost_here(p, forward_cost(p), ctx, Pass::forward), Work::attention);
   if (p.lse_shape().count() == 0) return;
   if (p.len_k == 0) return no_keys(p, t, ctx);
   const Lists lists = make_lists(p, ctx);
@@ -234,7 +236,7 @@ void zero(const Tensor& t, cudaStream_t stream) {
 template <class Family>
 void backward_with(const Problem& p, const Backward& t, Context& ctx) {
   using T = typename Family::template Backward<32>::T;
-  Cost cost = cost_here(p, backward_cost(p), ctx.device, Pass::backward);
+  Cost cost = cost_here(p, backward_cost(p), ctx, Pass::backward);
   cost.on_card.launches = 3;  // row sums, dQ, dK with dV
   const auto op = ctx.note(Family::backward_name, p.precision, cost, Work::attention, Making::gradients);
   const auto stream = cuda_stream(ctx.stream);

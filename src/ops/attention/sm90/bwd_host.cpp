@@ -308,7 +308,7 @@ void zero(const Tensor& t, Context& ctx) {
 void sm90_backward(const Problem& p, const Backward& t, Context& ctx) {
   Cost cost = capped(p, backward_cost(p), operations_of_cap);
   cost.on_card.launches = 3;  // row sums, the main kernel, dQ's sums into its type
-  cost.on_card.units_us = sm90_backward_us(p, ctx.device);
+  if (ctx.forecasts()) cost.on_card.units_us = sm90_backward_us(p, ctx.device);
   const auto op = ctx.note("attention.flash_sm90.backward", p.precision, cost, Work::attention, Making::gradients);
   if (p.q_shape().count() == 0 || p.k_shape().count() == 0) {
     for (const Tensor* gradient : {&t.dq, &t.dk, &t.dv}) zero(*gradient, ctx);

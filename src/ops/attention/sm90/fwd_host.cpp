@@ -288,7 +288,7 @@ Support sm90_supports(const Problem& p, const Device& device, Pass pass) {
 
 void sm90_forward(const Problem& p, const Forward& t, Context& ctx) {
   Cost cost = capped(p, forward_cost(p), operations_of_cap);
-  cost.on_card.units_us = forward_us(p, ctx.device);
+  if (ctx.forecasts()) cost.on_card.units_us = forward_us(p, ctx.device);
   const auto op = ctx.note("attention.flash_sm90.forward", p.precision, cost, Work::attention);
   if (p.lse_shape().count() == 0) return;
   if (p.len_k == 0) return no_keys(p, t, ctx);
