@@ -45,20 +45,19 @@ studies::ComparedRun read_run(const std::string& word, const Common& common) {
   return studies::compared(studies::run_from_store(results, *run));
 }
 
-RowObject parsed(const std::string& file) { return parse_json_or_discard<RowObject>(read_file(file, "compare", most_json_bytes)); }
-
-// The forecast and the profile of our own step, as files: how long each op was forecast to take, and took.
-std::optional<studies::OpsJoined> ops_of_files(const std::string& a, const std::string& b) {
+// The forecast and the profile of a step of ours, or of a program, as files: how long each op or kernel was forecast to take, and took.
+struct ForecastBesideProfile {
+  std::optional<studies::OpsJoined> ops;
+  std::optional<studies::KernelsJoined> kernels;
+};
+ForecastBesideProfile forecast_beside_profile(const std::string& a, const std::string& b) {
   if (!is_regular_file(a) || !is_regular_file(b)) return {};
-  return studies::joined_ops(parsed(a), parsed(b));
-}
-
-// The same of a program, kernel by kernel.
-std::optional<studies::KernelsJoined> kernels_of_files(const std::string& a, const std::string& b) {
-  if (!is_regular_file(a) || !is_regular_file(b)) return {};
-  const auto files = studies::kernels_of(parsed(a), parsed(b));
+  const auto parsed = [](const std::string& file) { return parse_json_or_discard<RowObject>(read_file(file, "compare", most_json_bytes)); };
+  const RowObject of_a = parsed(a), of_b = parsed(b);
+  if (auto ops = studies::joined_ops(of_a, of_b)) return {std::move(ops), {}};
+  const auto files = studies::kernels_of(of_a, of_b);
   if (!files) return {};
-  return studies::joined_kernels(files->forecast, files->ran);
+  return {{}, studies::joined_kernels(files->forecast, files->ran)};
 }
 
 }  // namespace
@@ -80,16 +79,16 @@ RunCommand compare(CLI::App& app, Common& common) {
       "shown with their intervals. Other changes are listed: missing rows, lost values, "
       "another status, more bytes, errors more than four times as large. For two trainings one chart shows both "
       "losses, and their distance at the steps that both kept. A file of forecast -- CMD and one of profile -- CMD, both with "
-      "--format json, are held against each other kernel by kernel, the largest difference first; one of memory model and one of profile "
-      "step "
-      "op by op.\n"
+      "--format json, are held against each other kernel by kernel, the largest difference first. A file of memory model and one "
+      "of profile step are held against each other op by op.\n"
       "Exit codes: 0 nothing is slower and no change is listed; 3 otherwise.\n"
       "Examples:\n  headroom compare 3 7\n  headroom compare before.json after.json --tolerance 5%");
   return [asked, &common] {
-    if (const auto ops = ops_of_files(asked->a, asked->b)) {
-      const double off = ops->ms > 0 ? std::abs(ops->forecast_ms / ops->ms - 1) : 1;
-      return deliver(studies::ops_record(*ops), common, off > asked->tolerance ? no : yes);
-    }
+    const auto off = [&](const auto& joined) {
+      return joined.ms > 0 && std::abs(joined.forecast_ms / joined.ms - 1) <= asked->tolerance ? yes : no;
+    };
+    const ForecastBesideProfile beside = forecast_beside_profile(asked->a, asked->b);
+    if (beside.ops) return deliver(studies::ops_record(*beside.ops), common, off(*beside.ops));
     auto a = read_run(asked->a, common), b = read_run(asked->b, common);
     if (!is_regular_file(asked->a) && !is_regular_file(asked->b)) {
       const Results results(common.db.empty() ? default_results_file() : common.db, Results::Access::read);
@@ -101,11 +100,10 @@ RunCommand compare(CLI::App& app, Common& common) {
           "{} is of headroom {} and {} of headroom {}, which have nothing to compare; headroom results lists the runs", a.name, a.command,
           b.name, b.command);
     const auto result = studies::compare_runs(a, b, asked->tolerance);
-    if (const auto kernels = kernels_of_files(asked->a, asked->b)) {
+    if (const auto& kernels = beside.kernels) {
       Record record = studies::kernels_record(*kernels);
       if (result.pairs > 0) record.add(Part{studies::comparison_record(result, a.name, b.name, asked->tolerance)});
-      const double off = kernels->ms > 0 ? std::abs(kernels->forecast_ms / kernels->ms - 1) : 1;
-      return deliver(record, common, off > asked->tolerance ? no : yes);
+      return deliver(record, common, off(*kernels));
     }
     check(result.pairs > 0, Code::bad_argument, "'{}' and '{}' have no problem in common; compare runs of the same settings", asked->a,
           asked->b);

@@ -14,11 +14,12 @@ struct Sides {
 
 // What a card's time depends on beside the formula.
 struct OnCard {
-  int launches = 1;     // kernels, each begun after the one before
-  double again = 0;     // bytes that are read a second time
-  double in_turn = 0;   // operations in FP32 that do not run beside the others
-  bool older = false;   // attention by kernels of an architecture before the card's own
-  double units_us = 0;  // how long Hopper's units compute at their full clock, where its kernels were timed; 0: they were not
+  int launches = 1;    // kernels, each begun after the one before
+  double again = 0;    // bytes that are read a second time
+  double in_turn = 0;  // operations in FP32 that do not run beside the others
+  bool older = false;  // attention by kernels of an architecture before the card's own
+  double units_us =
+      0;  // how long Hopper's units compute at their full clock, where its kernels were timed (bench/lab/kernel_times.md); 0: they were not
 };
 
 struct Cost {  // one op's cost, by formula

@@ -517,7 +517,7 @@ Known known_of(const OpCall& op, const OpTimes& t) {
 // bench/lab/expected_times.md has the rule and what other steps make of it.
 constexpr std::array<double, std::size_t(Known::wait) + 1> doubts_over_rooflines{0.14, 0.29, 0.20, 0.34, 0.10, 0.31,
                                                                                  0.05, 0.15, 0.10, 0.37, 0.40};
-// The same where every kernel was timed, of 320 steps of which ten lie outside; there a step has no beginnings of their own.
+// The same where every kernel was timed, of 320 steps of which eleven lie outside; there a step has no beginnings of their own.
 constexpr std::array<double, std::size_t(Known::wait) + 1> doubts_over_units{0.19, 0.19, 0.15, 0.45, 0.12, 0.10,
                                                                              0.08, 0.12, 0.31, 0.37, 0.60};
 constexpr double doubt_of_all = 0.03;

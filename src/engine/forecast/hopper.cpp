@@ -15,9 +15,11 @@ namespace headroom::engine::hopper {
 
 namespace {
 
-constexpr double kernel_us = 1.75;       // a kernel that does hardly anything, and the gap behind it
-constexpr double in_cache_bytes = 40e6;  // what was just written is found in the second-level cache
-constexpr double cache_bytes_a_us = 4.6e6, fp32_operations_a_us = 50.8e6;
+constexpr double kernel_us = 1.75;          // a kernel that does hardly anything, and the gap behind it
+constexpr double in_cache_bytes = 40e6;     // what was just written is found in the second-level cache
+constexpr double cache_bytes_a_us = 4.6e6;  // from there
+constexpr double fp32_operations_a_us = 50.8e6;
+// A step's power, and the power by this formula above which clocks were seen to fall: the cards' limit is 700 W (bench/lab/kernel_times.md, "Power").
 constexpr double idle_watts = 127, limit_watts = 720, joules_a_byte = 134e-12;
 
 struct TileSides {
@@ -123,7 +125,7 @@ Taken update(const OpCall& op, double bytes_a_us) {
   return {(begin_us + sums + longer * op.cost.bytes / bytes_a_us) / 1e3, sums / 1e3};
 }
 
-// What reads and writes. A tensor that was just written is read from the second-level cache, whose rate is no higher than memory's by much.
+// What reads and writes. A tensor that was just written is read from the second-level cache.
 Taken elementwise(const OpCall& op, const Recipe& r, double bytes_a_us) {
   const OnCard& c = op.cost.on_card;
   const double again = c.again < in_cache_bytes ? c.again / 2 : c.again, of_launch = std::max(op.cost.bytes / c.launches, 1.0);

@@ -226,17 +226,11 @@ std::optional<KernelFiles> kernels_of(const RowObject& a, const RowObject& b) {
     if (has(b, "launches") && has(a, "timeline")) return kernels_of(b, a);
     return {};
   }
-  const auto word = [](const RowObject& row, const char* name) {
-    return row.value(name, RowObject()).is_string() ? row.at(name).get<std::string>() : "";
-  };
-  const auto number = [](const RowObject& row, const char* name) {
-    return row.value(name, RowObject()).is_number() ? row.at(name).get<double>() : 0.0;
-  };
   KernelFiles files;
   for (const RowObject& row : a.at("launches"))
-    files.forecast.push_back({word(row, "kernel"), word(row, "kind"), word(row, "shape"), number(row, "us")});
+    files.forecast.push_back({text_at(row, "kernel"), text_at(row, "kind"), text_at(row, "shape"), number_at(row, "us")});
   for (const RowObject& row : b.at("timeline"))
-    if (number(row, "device") == 0) files.ran.push_back({word(row, "kernel"), word(row, "kind"), number(row, "ms") * 1e3});
+    if (number_at(row, "device") == 0) files.ran.push_back({text_at(row, "kernel"), text_at(row, "kind"), number_at(row, "ms") * 1e3});
   return files;
 }
 

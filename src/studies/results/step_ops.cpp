@@ -14,14 +14,6 @@ namespace {
 bool has_table(const RowObject& j, const char* name) {
   return j.is_object() && j.contains(name) && j.at(name).is_array() && !j.at(name).empty() && j.at(name).front().is_object();
 }
-std::string word(const RowObject& row, const char* name) {
-  return row.contains(name) && row.at(name).is_string() ? row.at(name).get<std::string>() : "";
-}
-std::optional<double> number(const RowObject& row, const char* name) {
-  if (!row.contains(name) || !row.at(name).is_number()) return {};
-  return row.at(name).get<double>();
-}
-
 bool is_forecast(const RowObject& j) { return has_table(j, "rows") && has_table(j.at("rows").front(), "time"); }
 bool is_profile(const RowObject& j) {  // of a step of ours: its slices know their op
   return has_table(j, "timeline") && j.at("timeline").front().contains("op") && j.at("timeline").front().contains("step");
@@ -34,25 +26,27 @@ std::optional<OpsJoined> joined_ops(const RowObject& a, const RowObject& b) {
   if (!is_forecast(a) || !is_profile(b)) return {};
   check(a.at("rows").size() == 1, Code::bad_argument,
         "the forecast has {} steps; a profile is held against one: give memory model one setting", a.at("rows").size());
-  const std::string forecast_phase = word(a.at("rows").front(), "phase"), profile_phase = word(b, "phase");
+  const std::string forecast_phase = text_at(a.at("rows").front(), "phase"), profile_phase = text_at(b, "phase");
   check(forecast_phase.empty() || profile_phase.empty() || forecast_phase == profile_phase, Code::bad_argument,
         "the forecast is of phase {}, the profile of phase {}: give both the same --phase", forecast_phase, profile_phase);
   std::map<std::string, OpPairRow> ops;
   OpsJoined joined;
   for (const RowObject& op : a.at("rows").front().at("time")) {
-    const auto ms = number(op, "ms");
-    check(ms.has_value(), Code::bad_argument, "the forecast has no expected times of ops; `ms_by` in its file says why");
-    OpPairRow& row = ops[word(op, "op")];
-    row.times = row.times.value_or(0) + std::int64_t(number(op, "count").value_or(0));
-    row.forecast_ms += *ms, joined.forecast_ms += *ms;
+    check(op.contains("ms") && op.at("ms").is_number(), Code::bad_argument,
+          "the forecast has no expected times of ops; `ms_by` in its file says why");
+    OpPairRow& row = ops[text_at(op, "op")];
+    const double ms = number_at(op, "ms");
+    row.times = row.times.value_or(0) + number_at(op, "count");
+    row.forecast_ms += ms, joined.forecast_ms += ms;
   }
   double last = 0;
-  for (const RowObject& slice : b.at("timeline")) last = std::max(last, number(slice, "step").value_or(0));
+  for (const RowObject& slice : b.at("timeline")) last = std::max(last, number_at(slice, "step"));
   for (const RowObject& slice : b.at("timeline")) {
-    if (number(slice, "step") != last) continue;
-    OpPairRow& row = ops[word(slice, "op")];
+    if (number_at(slice, "step") != last) continue;
+    OpPairRow& row = ops[text_at(slice, "op")];
+    const double ms = number_at(slice, "ms");
     row.launches = row.launches.value_or(0) + 1;
-    row.ms += number(slice, "ms").value_or(0), joined.ms += number(slice, "ms").value_or(0);
+    row.ms += ms, joined.ms += ms;
   }
   for (auto& [name, row] : ops) {
     row.op = name.empty() ? "(no op of ours)" : name;

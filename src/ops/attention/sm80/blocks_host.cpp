@@ -180,7 +180,7 @@ BandOf<int> band_for(const Problem& p, const Lists& lists) { return in_32_bits(b
 
 // A cap is formed exactly, after a tile's product and before its exponentials: as long as so many operations in FP32 (docs/performance.md).
 constexpr double operations_of_cap = 82;
-constexpr double fp32_operations_a_us = 28e6;  // of a Hopper card
+constexpr double operations_of_caps_a_us = 28e6;  // of them in FP32 and tf32, which no kernel was timed with: by steps of Gemma 2
 
 Cost cost_here(const Problem& p, const Cost& cost, const Context& ctx, Pass pass) {
   const Device& device = ctx.device;
@@ -190,8 +190,7 @@ Cost cost_here(const Problem& p, const Cost& cost, const Context& ctx, Pass pass
       in_tiles && device.sm >= 90 && device.sm < 120;  // these have instructions for products that this kernel does not use
   if (!ctx.forecasts()) return here;
   here.on_card.units_us = in_tiles ? sm80_us(p, pass, device) : simt_us(p, pass, device);
-  if (size_of(p.precision.dtype) == 4 && here.on_card.units_us > 0)
-    here.on_card.units_us += here.on_card.in_turn / fp32_operations_a_us;  // no kernel of that kind with caps was timed
+  if (size_of(p.precision.dtype) == 4 && here.on_card.units_us > 0) here.on_card.units_us += here.on_card.in_turn / operations_of_caps_a_us;
   return here;
 }
 

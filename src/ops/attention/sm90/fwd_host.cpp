@@ -76,9 +76,7 @@ void start(const ForwardArgs& a, const Context& ctx) {
     }
 }
 
-TileOrder deal_of(const ForwardArgs& a) {
-  return a.band.reach == Reach::before && a.band.len_k > 1024 ? TileOrder::tail : TileOrder::pairs;
-}
+TileOrder order_of(Reach reach, std::int64_t len_k) { return reach == Reach::before && len_k > 1024 ? TileOrder::tail : TileOrder::pairs; }
 
 // Rows are (position, query head within the pack), positions outermost.
 Map packed_map_of(const Tensor& t, int packed_log2) {  // [batch, len, heads, dim] → (dim, packed, len, heads, batch)
@@ -136,7 +134,8 @@ void forward_by(const Problem& p, const Forward& t, const Partition& partition, 
   } else {
     // A shorter tail reads fewer keys at a time: 256 causal at 2k 221 → 216 µs, at 8k and beyond 1 % slower; at 128 slower (H200, 2026-11-23).
     const int tiles_of_tail = Tiles::dim == 256 && p.len_k <= 2048 ? 4 : 6;
-    deal_whole_tiles(a, deal_of(a), 2.0 * double(p.len_k) * double(p.head_dim + p.value_dim()) / double(p.group()), ctx, tiles_of_tail);
+    deal_whole_tiles(a, order_of(a.band.reach, p.len_k), 2.0 * double(p.len_k) * double(p.head_dim + p.value_dim()) / double(p.group()),
+                     ctx, tiles_of_tail);
   }
   list_documents_on_gpu(p, t.with, lists, ctx, a.next_tile, a.listed);
   if (ctx.dry()) return;
@@ -190,7 +189,7 @@ double units_us(const Problem& p, const Partition& partition, int units, Pace pa
                  rounds = std::ceil(tiles * double(pairs) / at_once);
     return begin_us + rounds * (pace.tile_us + meet_us + pace.step_us * std::ceil(longest / partition.blocks_of_tile));
   }
-  const bool asked = band.reach == Reach::before && p.len_k > 1024;
+  const bool asked = order_of(band.reach, p.len_k) == TileOrder::tail;
   const double together = band.reach == Reach::all ? 1 : 2,
                dealt = std::ceil(tiles / together) * double(pairs);  // a long tile and a short one
   const double of_block = std::max(1.0, asked ? dealt / units : std::ceil(dealt / units));
