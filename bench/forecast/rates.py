@@ -1,32 +1,25 @@
 #!/usr/bin/env python3
-"""Measures on one card what a forecast's times are made of, and step times of programs to hold them against (150 s on an H200).
+"""Measures on one card what a forecast's times are made of. times.py measures the host's part, and steps of programs to hold them against.
 
-    python3 bench/forecast/rates.py FOLDER [--seconds 150] [--only products,attention,bytes,copies,host,steps] [--programs "nanogpt.py; trainer.py"]
+    python3 bench/forecast/rates.py FOLDER [--seconds 75] [--only products,attention,bytes,copies]
 
-Writes rates.csv (products, attention, kernels by bytes, copies, host: microseconds of one call), steps.csv (programs: milliseconds of
-a step) and kernels.csv.gz (every kernel of one step of these programs). Calls are captured in a CUDA graph, so a gap of the host is not in them.
+Writes rates.csv (products, attention, kernels by bytes, copies: microseconds of one call). Calls are captured in a CUDA graph, so a gap of
+the host is not in them.
 """
 import argparse
 import csv
 import gc
-import gzip
 import itertools
-import json
 import math
 import os
 import random
-import runpy
 import sys
-import tempfile
 import time
 import traceback
 
 import torch
 import torch.nn.functional as F
 
-from quick_numbers import quick_numbers
-
-HERE = os.path.dirname(os.path.abspath(__file__))
 BEGIN = time.perf_counter()
 TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "tf32": torch.float32, "fp32": torch.float32}
 RATE = {"bf16": 6e14, "fp16": 6e14, "tf32": 3e14, "fp32": 4e13}  # only to choose how often a call is repeated
@@ -234,7 +227,7 @@ def by_bytes(out, until):
             one("foreach_mul_", lambda: torch._foreach_mul_(grads, 1.0), numbers * 8, "fp32", numbers, len(weights))
 
 
-def copies(out, until):
+def copies(out, _):
     for mb in (0.0625, 1, 16, 256):
         n = int(mb * (1 << 20))
         card, pinned, plain = torch.empty(n, dtype=torch.uint8, device="cuda"), torch.empty(n, dtype=torch.uint8).pin_memory(), torch.empty(n, dtype=torch.uint8)
@@ -249,166 +242,22 @@ def copies(out, until):
             out("copies", name, best * 1e6, bytes=n)
 
 
-def host(out):
-    """What the host itself takes, with cards that wait for it: the work is too small to matter."""
-    def each(call, n):
-        call()
-        torch.cuda.synchronize()
-        best = math.inf
-        for _ in range(3):
-            begin = time.perf_counter()
-            for _ in range(n):
-                call()
-            best = min(best, time.perf_counter() - begin)
-            torch.cuda.synchronize()
-        return best / n * 1e6
-
-    x, w = torch.randn(64, 64, device="cuda"), torch.randn(64, 64, device="cuda", requires_grad=True)
-    y = torch.empty_like(x)
-    out("host", "add_out", each(lambda: torch.add(x, x, out=y), 500))
-    out("host", "add", each(lambda: x + x, 500))
-    out("host", "mm", each(lambda: torch.mm(x, x, out=y), 500))
-    layer = torch.nn.Linear(64, 64, device="cuda")
-    out("host", "linear", each(lambda: layer(x), 300))
-    deep = torch.nn.Sequential(*[m for _ in range(10) for m in (torch.nn.Linear(64, 64, device="cuda"), torch.nn.GELU())])
-    out("host", "sequential_20_forward", each(lambda: deep(x), 30))
-    out("host", "sequential_20_both", each(lambda: deep(x).sum().backward(), 30))
-
-    def python():
-        total = 0
-        for i in range(100_000):
-            total += i & 3
-        return total
-    out("host", "python_100000", each(python, 5))
-    name = next((line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "?")
-    out("host", name.replace(",", " "), 0, bytes=os.cpu_count())
-
-
-PROGRAMS = [
-    "nanogpt.py", "nanogpt.py --layers 6 --width 1280 --heads 20 --batch 6 --len 512", "nanogpt.py --layers 8 --width 2048 --heads 16",
-    "nanogpt.py --batch 1 --len 128", "nanogpt.py --layers 24 --batch 1 --len 128", "trainer.py", "trainer.py --batch 1 --len 128",
-    "trainer.py --precision bf16 --batch 4", "trainer.py --precision fp32 --batch 2 --len 768", "trainer.py --batch 2 --len 2048 --checkpoint",
-    "trainer.py --model gpt2 --attention eager --batch 4 --len 512", "trainer.py --model qwen3 --batch 3 --accumulate 2", "causal.py --model llama",
-    "causal.py --model gpt2 --optimizer loop --batch 1 --len 64", "trainer.py --model llama-1b --precision bf16 --checkpoint --batch 2 --len 2048",
-    "nanogpt.py --compile default"]
-WARM_UP = 3
-
-
-class Steps:
-    """Times the steps of the program under way: from the end of the third to the end of the seventh; the eighth is traced where that is asked for."""
-
-    def __init__(self):
-        from torch.optim.optimizer import register_optimizer_step_post_hook
-        register_optimizer_step_post_hook(self.after)
-        self.begin_program(False)
-
-    def begin_program(self, traced):
-        self.steps, self.cpu, self.traced, self.profiler, self.begin = 0, 0.0, traced, None, 0.0
-
-    def after(self, *_):
-        self.steps += 1
-        if self.steps == WARM_UP:
-            torch.cuda.synchronize()
-            self.begin, self.cpu_begin = time.perf_counter(), time.process_time()
-        elif self.steps == 7:
-            torch.cuda.synchronize()
-            self.end, self.cpu = time.perf_counter(), time.process_time() - self.cpu_begin
-            if self.traced:
-                from torch.profiler import ProfilerActivity, profile
-                self.profiler = profile(activities=[ProfilerActivity.CUDA])
-                self.profiler.__enter__()
-        elif self.steps == 8 and self.profiler:
-            torch.cuda.synchronize()
-            self.profiler.__exit__(None, None, None)
-            self.traced_by, self.profiler = self.profiler, None
-
-    def ms(self):
-        return (self.end - self.begin) / (7 - WARM_UP) * 1e3
-
-
-def trace_of(profiler, program, table):
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "trace.json")
-        profiler.export_chrome_trace(path)
-        with open(path) as f:
-            events = [e for e in json.load(f)["traceEvents"] if e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")]
-    for e in sorted(events, key=lambda e: e["ts"]):
-        a = e.get("args", {})
-        table.writerow([program, f"{e['ts']:.2f}", f"{e['dur']:.3f}", a.get("stream", ""), "x".join(map(str, a.get("grid", []))), "x".join(map(str, a.get("block", []))),
-                        a.get("bytes", ""), e["name"][:400]])
-
-
-def steps(folder, until, programs):
-    quick_numbers(torch)
-    sys.path.insert(0, os.path.join(HERE, "programs"))
-    clock = Steps()
-    os.environ["HF_HUB_OFFLINE"] = "1"
-    os.chdir(tempfile.mkdtemp())
-    with open(os.path.join(folder, "steps.csv"), "w", newline="") as f, gzip.open(os.path.join(folder, "kernels.csv.gz"), "wt", newline="") as g:
-        table, kernels = csv.writer(f), csv.writer(g)
-        table.writerow("program status ms cpu_ms peak_allocated_bytes seconds traced".split())
-        kernels.writerow("program at_us us stream grid block bytes name".split())
-        again = [p for p in PROGRAMS if p in ("nanogpt.py", "trainer.py", "trainer.py --precision fp32 --batch 2 --len 768", "causal.py --model llama",
-                                              "trainer.py --model gpt2 --attention eager --batch 4 --len 512", "trainer.py --batch 2 --len 2048 --checkpoint")]
-        usual = [(p, False) for p in PROGRAMS[:-2]] + [(p, True) for p in PROGRAMS[-2:-1]] + [(p, True) for p in again] + [(PROGRAMS[-1], True)]
-        for program, traced in [(p, True) for p in programs] or usual:
-            if spent() > until - (30 if "compile" in program else 25 if "1b" in program else 10):
-                table.writerow([program, "no time", "", "", "", "", int(traced)])
-                continue
-            torch.set_float32_matmul_precision("highest")
-            torch.backends.cuda.matmul.allow_tf32 = False
-            torch.cuda.reset_peak_memory_stats()
-            clock.begin_program(traced)
-            for name in [n for n in os.environ if n.startswith("ACCELERATE_")]:
-                del os.environ[name]
-            if "accelerate" in sys.modules:
-                from accelerate.state import AcceleratorState
-                AcceleratorState._reset_state(True)
-            words, started, status = program.split(), time.perf_counter(), "ok"
-            sys.argv = words
-            try:
-                runpy.run_path(os.path.join(HERE, "programs", words[0]), run_name="__main__")
-            except BaseException as e:
-                status = f"{type(e).__name__}: {e}"[:200]
-                traceback.print_exc()
-            ms = f"{clock.ms():.3f}" if clock.steps >= 7 and status == "ok" else ""
-            table.writerow([program, status, ms, f"{clock.cpu / (7 - WARM_UP) * 1e3:.3f}", torch.cuda.max_memory_allocated(), f"{time.perf_counter() - started:.1f}", int(traced)])
-            f.flush()
-            if traced and status == "ok":
-                try:
-                    trace_of(clock.traced_by, program, kernels)
-                except Exception:
-                    traceback.print_exc()
-            gc.collect()
-            torch.cuda.empty_cache()
+PARTS = {"products": (products, 0.6), "attention": (attention, 0.2), "bytes": (by_bytes, 0.2), "copies": (copies, 0)}  # with their shares of the time
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("folder")
-    p.add_argument("--seconds", type=float, default=150)
-    p.add_argument("--only", default="host,products,attention,bytes,copies,steps")
-    p.add_argument("--programs", default="", help="these programs' steps, each traced, in place of the usual ones; a semicolon between two")
+    p.add_argument("--seconds", type=float, default=75)
+    p.add_argument("--only", default=",".join(PARTS))
     a = p.parse_args()
-    folder, parts = os.path.abspath(a.folder), a.only.split(",")
-    os.makedirs(folder, exist_ok=True)
-    out = Out(folder)
+    os.makedirs(a.folder, exist_ok=True)
+    out = Out(a.folder)
     torch.cuda.init()
-    for part in parts:
-        began = spent()
+    for part in a.only.split(","):
+        began, (measure, share) = spent(), PARTS[part]
         try:
-            if part == "host":
-                host(out)
-            elif part == "steps":
-                steps(folder, a.seconds, [p.strip() for p in a.programs.split(";") if p.strip()])
-            elif part == "attention":
-                attention(out, spent() + a.seconds * 0.1)
-            elif part == "bytes":
-                by_bytes(out, spent() + a.seconds * 0.1)
-            elif part == "copies":
-                copies(out, a.seconds)
-            elif part == "products":
-                products(out, spent() + a.seconds * 0.3)
+            measure(out, began + a.seconds * share)
         except Exception:
             traceback.print_exc()
         gc.collect()

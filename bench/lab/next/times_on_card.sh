@@ -36,7 +36,7 @@ device() {  # the card's own factors; tensor cores in 8 bits among them
 programs() {  # programs that need torch and transformers alone
   scratch=$(mktemp -d)
   CUDA_VISIBLE_DEVICES=1 timeout "$1" python3 "$here/bench/forecast/times.py" "$scratch" --only steps --no-trace --each 3 --seconds "$(($1 - 20))" \
-    --programs "$(tr '\n' ';' < "$here/bench/forecast/held_out_times.txt")" > "$scratch/log" 2>&1
+    --programs "$here/bench/forecast/times_held_out_2026-11-28.txt" > "$scratch/log" 2>&1
   cp "$scratch/programs.csv" "$folder/programs.csv"
   grep ' ms, host' "$scratch/log"
 }
