@@ -1,46 +1,21 @@
-"""gpu_headroom.torch.dist from card to card: two ranks with a GPU each, and four with two each. Exit code 77 says: skipped, and why.
+"""Calls of gpu_headroom.torch.dist from card to card: two ranks with a GPU each, and four with two each. Exit code 77 says: skipped, and why.
 
-Bits are those of the same call on host memory, which dist_test.py compares with one process.
+Bits are those of the same call on host memory, which dist_collectives_test.py compares with one process.
 """
 
 import os
 import signal
-import sys
 import time
 import unittest
 import uuid
-import warnings
 
-os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # torch.use_deterministic_algorithms asks for it
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from dist_test import hd, processes_do, torch  # noqa: E402  (which skips where there is no torch)
+from dist_cards import join, processes_do, ranks_do, torch  # (which skips where there are no cards)
 
-from gpu_headroom import Error  # noqa: E402
-
-CARDS = processes_do(1, lambda rank: torch.cuda.device_count())[0][0]  # asked elsewhere: who has looked for a GPU cannot be forked
-if not isinstance(CARDS, int) or CARDS < 2:
-    print(f"skipped: two GPUs are needed, and {CARDS} are here")
-    sys.exit(77)
+from gpu_headroom import Error
 
 SHAPES = ((), (1,), (3,), (255,), (2, 50001), (5, 7, 1031), (0,), (1000003,))
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.int32, torch.int64, torch.uint8, torch.bool, torch.float64, torch.complex64)
 SUMMED = DTYPES[:3]
-
-
-def join(rank, ranks, name, **more):
-    torch.cuda.set_device(rank % CARDS)
-    return hd.join(rank, ranks, name, **more)
-
-
-def ranks_do(ranks, body, **more):
-    name = f"local:{uuid.uuid4().hex}"
-
-    def as_rank(rank):
-        warnings.filterwarnings("error", message="gpu_headroom")  # nothing goes through the host
-        with join(rank, ranks, name, **more) as comm:
-            return body(comm)
-
-    return processes_do(ranks, as_rank)[0]
 
 
 def values(rank, shape, dtype, seed=0):
@@ -346,98 +321,6 @@ class CardsTest(unittest.TestCase):
                 self.assertTrue(words[0] == "nothing" if when == "after" and "ended" not in words[0] else "rank 1 ended" in words[0], words)
                 self.assertLess(took, 10)
                 self.assertLess(left, 10)
-
-
-class TrainingOnCardsTest(unittest.TestCase):
-    """dist_test's bits, one rank a card."""
-
-    def both(self, make, steps=3):
-        from dist_test import Net, alone, batches, loss_of
-        from dist_test import same as differing
-
-        def body(comm):
-            want = alone(2, "cuda", lr=1e-2).state_dict()
-            torch.manual_seed(comm.rank)
-            call, optimizer, whole = make(comm, Net)
-            for step in range(steps):
-                optimizer.zero_grad()
-                loss_of(call, batches(step, 2, "cuda")[comm.rank], False).backward()
-                optimizer.step()
-            return differing({**whole()}, {k: v for k, v in want.items() if k != "scale"}) or comm.gpus
-
-        self.assertEqual(ranks_do(2, body), ["copies from GPU to GPU"] * 2)
-
-    def test_replicas(self):
-        for how in ("bucketed", "per parameter", "flat"):
-            with self.subTest(how):
-
-                def make(comm, net, how=how):
-                    model = hd.DistributedDataParallel(net().cuda(), comm, how, bucket_mb=0.001)
-                    return model, torch.optim.AdamW(model.parameters(), lr=1e-2), model.module.state_dict
-
-                self.both(make)
-
-    def test_sharded_optimizer(self):
-        def make(comm, net):
-            model = hd.DistributedDataParallel(net().cuda(), comm)
-            return model, hd.ShardedOptimizer(model.parameters(), torch.optim.AdamW, comm, lr=1e-2), model.module.state_dict
-
-        self.both(make)
-
-    def test_fully_sharded(self):
-        for prefetch, units in ((0, False), (2, False), (1, True)):
-            with self.subTest(prefetch=prefetch, units=units):
-
-                def make(comm, net, prefetch=prefetch, units=units):
-                    made = net(False).cuda()
-                    some = [made.norm, made.up, made.down] if units else None
-                    model = hd.FullyShardedDataParallel(made, comm, prefetch=prefetch, units=some)
-                    return model, torch.optim.AdamW(model.parameters(), lr=1e-2), model.whole_parameters
-
-                self.both(make)
-
-    def test_compiled_units(self):
-        from torch import nn
-
-        def body(comm):
-            class Block(nn.Module):  # torch 2.11 compiles no bare nn.Sequential
-                def __init__(self):
-                    super().__init__()
-                    self.up, self.down = nn.Linear(64, 256), nn.Linear(256, 64)
-
-                def forward(self, x):
-                    return self.down(nn.functional.gelu(self.up(x)))
-
-            torch.use_deterministic_algorithms(True)  # else each rank chooses among torch's kernels by times of its own
-            torch.manual_seed(0)
-            net, twin = (nn.Sequential(*(Block() for _ in range(4))).cuda() for _ in range(2))
-            twin.load_state_dict(net.state_dict())
-            compiled = []
-
-            def counted(graph, inputs):
-                compiled.append(graph)
-                return torch._dynamo.lookup_backend("inductor")(graph, inputs)
-
-            for block in (*net, *twin):
-                block.compile(backend=counted)
-            model = hd.FullyShardedDataParallel(net, comm, units=list(net))
-            optimizers = [torch.optim.AdamW(m.parameters(), lr=1e-2) for m in (twin, model)]
-            for step in range(4):
-                x = torch.randn(2, 32, 64, device="cuda", generator=torch.Generator("cuda").manual_seed(step))
-                for optimizer in optimizers:
-                    optimizer.zero_grad()
-                for one in x:
-                    twin(one).square().sum().backward()
-                for p in twin.parameters():
-                    p.grad /= 2
-                model(x[comm.rank]).square().sum().backward()
-                for optimizer in optimizers:
-                    optimizer.step()
-            whole = model.whole_parameters()
-            wrong = [n for n, p in twin.named_parameters() if not torch.equal(p, whole[n])]
-            return wrong or ("compiled" if compiled else "not compiled")
-
-        self.assertEqual(ranks_do(2, body), ["compiled"] * 2)
 
 
 if __name__ == "__main__":
