@@ -24,7 +24,9 @@ Peers::Peers(Rendezvous& r, int device, Way way)
       way_(way),
       stream_(device),
       words_(r, word_bytes * std::size_t(most_lanes * steps * ranks_ * ranks_)),
-      words_of_gpu_(words_.at(0), words_.bytes()) {}
+      words_of_gpu_(words_.at(0), words_.bytes()) {
+  beside_.front() = std::make_unique<Beside>(device);
+}
 
 Peers::~Peers() {
   over_ = true;
@@ -133,8 +135,10 @@ void Peers::open_lane(void* stream) {
   const auto free = std::find(lanes_.begin() + 1, lanes_.end(), nullptr);
   check(free != lanes_.end(), Code::bad_argument, "ranks: {} queues beside the main one are in use, and that is all there are",
         most_lanes - 1);
+  const auto lane = std::size_t(free - lanes_.begin());
   *free = stream;
-  met_[std::size_t(free - lanes_.begin())] = Step::done;
+  met_[lane] = Step::done;
+  if (!beside_[lane]) beside_[lane] = std::make_unique<Beside>(device_);
 }
 
 void Peers::close_lane(void* stream) noexcept { std::replace(lanes_.begin() + 1, lanes_.end(), stream, static_cast<void*>(nullptr)); }
@@ -171,6 +175,14 @@ std::vector<Signal> Peers::heard(Step step, int lane) const {
   return signals;
 }
 
+void Peers::copy_own(char* to, const char* from, std::size_t bytes, int lane, void* stream) {
+  const Beside& beside = *beside_[std::size_t(lane)];
+  beside.begins.record(stream);
+  beside.begins.hold_up(beside.stream.raw());
+  copy_by_engine(to, from, bytes, beside.stream.raw());
+  beside.ends.record(beside.stream.raw());
+}
+
 // from(i): what rank i gets; it lies at this rank's place of the whole there.
 template <class From>
 void Peers::send(const From& from, char* whole, std::size_t part, void* stream) {
@@ -179,7 +191,11 @@ void Peers::send(const From& from, char* whole, std::size_t part, void* stream) 
   const int lane = lane_of(stream);
   put_signals(said(Step::come, lane), stream);
   char* const own = whole + std::size_t(rank_) * part;
-  if (from(rank_) != own) copy_by_engine(own, from(rank_), part, stream);  // while others come
+  const bool copies_own = from(rank_) != own, beside = copies_own && part >= beside_from_bytes;
+  if (beside)
+    copy_own(own, from(rank_), part, lane, stream);
+  else if (copies_own)
+    copy_by_engine(own, from(rank_), part, stream);  // while others come
   put_signals(heard(Step::come, lane), stream);
   for (int n = 1; n < ranks_; ++n) {  // each begins with the next rank, so that they do not all write to one
     const int i = (rank_ + n) % ranks_;
@@ -188,6 +204,7 @@ void Peers::send(const From& from, char* whole, std::size_t part, void* stream) 
   auto signals = said(Step::done, lane);
   for (const Signal& one : heard(Step::done, lane)) signals.push_back(one);
   put_signals(signals, stream);
+  if (beside) beside_[std::size_t(lane)]->ends.hold_up(stream);
 }
 
 void Peers::exchange(const char* mine, char* theirs, std::size_t part, void* stream) {

@@ -2,7 +2,8 @@
 // mapped. No multiprocessor is taken from the kernels beside.
 //
 // A call is: I have come (a word for each peer, in host memory that all share), wait for all to have come, copy, I am done, wait for all to be
-// done. The rank that waited for a word resets it, so a recorded call may be launched again and again.
+// done. A rank's own part is copied beside all that, on a stream of its own. The rank that waited for a word resets it, so a recorded call may be
+// launched again and again.
 #pragma once
 #include <array>
 #include <atomic>
@@ -13,6 +14,7 @@
 
 #include "dist/rendezvous.h"
 #include "dist/segment.h"
+#include "gpu/event.h"
 #include "gpu/peer.h"
 #include "gpu/stream.h"
 
@@ -50,6 +52,7 @@ class Peers {
   // Below, kernels are as fast: a call here takes some 10 µs at least. Beside other work the first is too late: a kernel that waits for
   // another rank holds a multiprocessor.
   static constexpr std::size_t from_bytes = 1 << 20, from_bytes_beside = 4 << 10;
+  static constexpr std::size_t beside_from_bytes = 1 << 20;  // a part of its own that is copied beside the others; two more nodes of a graph
 
  private:
   struct Region {  // the same memory of all ranks
@@ -58,6 +61,11 @@ class Peers {
     std::vector<std::shared_ptr<char>> theirs;  // by rank; empty for this one
   };
   enum class Step { come, done };
+  struct Beside {  // where a lane's calls copy the rank's own part
+    explicit Beside(int device) : stream(device) {}
+    Stream stream;
+    Event begins, ends;
+  };
 
   Peers(Rendezvous&, int device, Way);
   Region share(std::size_t bytes);
@@ -69,6 +77,7 @@ class Peers {
   void pretend_all_came();
   std::vector<Signal> said(Step, int lane) const;   // words for every other rank
   std::vector<Signal> heard(Step, int lane) const;  // words from every other rank, then reset
+  void copy_own(char* to, const char* from, std::size_t bytes, int lane, void* stream);
   template <class From>
   void send(const From&, char* whole, std::size_t part, void* stream);
   bool works();
@@ -83,6 +92,7 @@ class Peers {
   std::vector<std::shared_ptr<Region>> regions_;
   static constexpr int most_lanes = 8;
   std::array<void*, most_lanes> lanes_{};  // each has words of its own; the first is every other stream's
+  std::array<std::unique_ptr<Beside>, most_lanes> beside_;
   std::array<Step, most_lanes> met_{};     // by which word a lane's ranks met last: the other one is free again
   std::atomic<bool> over_{false};
   std::thread releaser_;
