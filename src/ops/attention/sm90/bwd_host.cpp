@@ -103,6 +103,26 @@ Rounds rounds_of(std::int64_t pairs, std::int64_t key_tiles, std::int64_t query_
   return best;
 }
 
+// Causal, in a fixed order, at head dim 64: whether blocks ask for their tiles. Then all multiprocessors work and even out what they differ by, and key tiles
+// that follow each other come by a query tile in time all the same; but the longest tiles come last, and half of one is left at the end. Fixed order over the
+// free one, known from the start → asked (H200, 2026-11-23): 2k 1.04 → 0.99, 4k 1.04 → 1.01, 8k 1.07 → 1.03, 16k 1.08 → 1.03. Up to 1024 rounds of whole sets
+// decide: 4 × 12 heads of 1024 fill two rounds of sets by three quarters, 73.8 → 65.8 µs; 4 × 16 fill them, 76.1 → 81.4 (H200, 2026-11-28).
+template <class Tiles>
+bool better_asked(const Problem& p, int units) {
+  if (longest_of(p) > 1024) return true;
+  const Band band = p.band();
+  const std::int64_t pairs = p.batch * p.kv_heads, key_tiles = ceil_div(p.len_k, backward_keys);
+  double longest = 0, shortest = INFINITY, all = 0;
+  for (std::int64_t key = 0; key < p.len_k; key += backward_keys) {
+    const TileSpan seen_by = band.row_tiles(key, backward_keys, Tiles::rows);
+    const double steps = double(p.group() * std::max<std::int64_t>(0, seen_by.end - seen_by.begin)) + backward_ends;
+    longest = std::max(longest, steps), shortest = std::min(shortest, steps), all += steps;
+  }
+  const double rounds = double(rounds_of(pairs, key_tiles, ceil_div(p.len_q, Tiles::rows), true, units).count) / 2 * (longest + shortest),
+               asked = std::max(longest, all * double(pairs) / units + longest / 2);
+  return asked < 0.97 * rounds;
+}
+
 // Before: a shape of as many rows that has that kernel. `reach` and `cap`: what more is asked.
 template <class Tiles, bool ordered, class Before = Tiles, Reach reach = Reach::run, bool cap = false>
 void backward_with(const Problem& p, const Backward& t, Context& ctx) {
@@ -148,10 +168,8 @@ void backward_with(const Problem& p, const Backward& t, Context& ctx) {
   a.listed = listed;
   a.not_numbers = not_numbers_of(lists);
   std::int64_t tiles = (from_list ? listed.most : a.key_tiles) * kv_pairs, blocks = std::min<std::int64_t>(ctx.device.units, tiles);
-  // Causal at head dim 64: where blocks ask, all multiprocessors work and even out what they differ by, and key tiles that follow each other come by a query
-  // tile in time all the same. Fixed order over the free one, known from the start → asked (H200, 2026-11-23): 2k 1.04 → 0.99, 4k 1.04 → 1.01, 8k 1.07 → 1.03,
-  // 16k 1.08 → 1.03.
-  const bool asks = reach == Reach::listed || (Tiles::dim == 64 && a.band.reach == Reach::before && longest_of(p) > 1024);
+  const bool asks =
+      reach == Reach::listed || (Tiles::dim == 64 && a.band.reach == Reach::before && better_asked<Tiles>(p, ctx.device.units));
   a.dealt = ordered && !asks;
   if (a.dealt) {
     const Rounds r = rounds_of(kv_pairs, a.key_tiles, query_tiles, a.band.reach == Reach::before, ctx.device.units);

@@ -1,6 +1,7 @@
 // How whole tiles of query rows are dealt to the blocks of a forward: fills ForwardArgs, for the hosts of 16 and of 8 bits.
 #pragma once
 #include <algorithm>
+#include <array>
 
 #include "base/divide.h"
 #include "gpu/buffer.h"
@@ -11,9 +12,10 @@
 namespace headroom::attention::sm90 {
 
 enum class TileOrder : std::uint8_t {
-  pairs,  // in turn; where tiles differ in length, a long and a short one of a head together
+  pairs,  // in turn; where tiles differ in length, a long and a short one of a head together, or each by itself where that is sooner over
   tail,   // the same, but the tiles of the last heads as blocks ask for them, longest first: they even out what turns leave uneven
-  asked   // all as blocks ask, by a counter in the workspace
+  asked,  // all as blocks ask, by a counter in the workspace
+  asked_with_tail  // the same, the last heads together
 };
 
 // As many (batch, head) pairs as keep `bytes` of K and V each in half of L2, in even sections: a small last one would be a tail of its own.
@@ -29,17 +31,58 @@ inline std::int64_t pairs_of_tail(std::int64_t pairs, std::int64_t row_tiles, st
   return std::min(pairs, ceil_div(tiles_of_block * units, row_tiles));
 }
 
+// The tiles of rows of a causal head, and how long they take in key tiles.
+struct RowTiles {
+  static constexpr int most = 64;
+  std::array<int, most> steps;
+  int count;
+  double ends;
+  double time(int i) const { return steps[std::size_t(i)] + ends; }
+  double of_pair(int i) const { return i == count - 1 - i ? time(i) : time(i) + time(count - 1 - i); }
+};
+
+// How long the block with most to do is busy, where tiles are dealt in turn: in pairs, and each by itself.
+struct InTurn {
+  double in_pairs, longest_first;
+};
+inline InTurn longest_of_blocks(const RowTiles& rows, int pairs, int units) {
+  const int tiles = rows.count * pairs, blocks = std::min(units, tiles);
+  double pair = 0, most = 0;
+  for (int i = 0; 2 * i < rows.count; ++i) pair = std::max(pair, rows.of_pair(i));
+  for (int block = 0; block < blocks; ++block) {
+    double busy = 0;
+    for (int round = 0; round * blocks < tiles; ++round)
+      if (const int tile = tile_in_turn(round, block, blocks); tile < tiles) busy += rows.time(rows.count - 1 - tile / pairs);
+    most = std::max(most, busy);
+  }
+  return {double(ceil_div(ceil_div(rows.count, 2) * pairs, units)) * pair, most};
+}
+
+// Pairs make whole rounds of units, which leaves units idle where there are few: 48 heads of 1024 in tiles of 256 rows are 96 pairs for 132 units. Each by
+// itself, tiles read the keys of all heads at once, so these must fit in L2; and they must be few, since the host counts them.
+// steps_of(row tile): its key tiles. ends: what a tile takes besides, in key tiles. The result is 0 where pairs are as good.
+template <class StepsOf>
+double time_longest_first(std::int64_t pairs, std::int64_t row_tiles, double bytes_of_pair, int units, double ends, StepsOf&& steps_of) {
+  if (bytes_of_pair * double(pairs) > (40 << 20) || row_tiles > RowTiles::most || row_tiles * pairs > 8 * units) return 0;
+  RowTiles rows{.steps = {}, .count = int(row_tiles), .ends = ends};
+  for (int i = 0; i < rows.count; ++i) rows.steps[std::size_t(i)] = steps_of(i);
+  const InTurn t = longest_of_blocks(rows, int(pairs), units);
+  return t.longest_first < 0.97 * t.in_pairs ? t.longest_first : 0;
+}
+
 // bytes_of_pair: of K and V that a (batch, head) pair reads, its share where heads share them
 inline void deal_whole_tiles(ForwardArgs& a, TileOrder deal, double bytes_of_pair, Context& ctx, int tiles_of_tail = 6) {
   const std::int64_t pairs = std::int64_t(a.batch) * a.heads;
+  const std::int64_t tail = pairs_of_tail(pairs, a.row_tiles, tiles_of_tail, ctx.device.units);
   std::int64_t asked = 0;
-  if (deal == TileOrder::asked) asked = pairs;
-  if (deal == TileOrder::tail) asked = pairs_of_tail(pairs, a.row_tiles, tiles_of_tail, ctx.device.units);
+  if (deal == TileOrder::asked || deal == TileOrder::asked_with_tail) asked = pairs;
+  if (deal == TileOrder::tail) asked = tail;
   a.pairs_in_turn = int(pairs - asked);
-  a.units = int(dealt_units(a.band.reach, a.row_tiles, pairs - asked));
+  a.units = int(a.longest_first ? pairs * a.row_tiles : dealt_units(a.band.reach, a.row_tiles, pairs - asked));
   if (asked == 0) return;
   a.tiles_asked = int(asked * a.row_tiles);
-  a.heads_at_once = deal == TileOrder::asked ? pairs_at_once(pairs, bytes_of_pair) : int(asked);
+  a.pairs_last = deal == TileOrder::asked ? 0 : int(tail);
+  a.heads_at_once = asked > a.pairs_last ? pairs_at_once(asked - a.pairs_last, bytes_of_pair) : 1;
   const Tensor counter = ctx.arena.make("attention.next_tile", DType::i32, {1});
   a.next_tile = counter.as<int>();
   if (!ctx.dry()) set_bytes(counter.data, 0, counter.bytes(), ctx.stream);

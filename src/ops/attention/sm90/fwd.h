@@ -29,9 +29,11 @@ struct ForwardArgs {
   int steps;             // Way::parts: key tiles that all row tiles of one head walk, together
   int units;             // what is dealt to the blocks; Way::whole: in turn, see dealt_units
   int pairs_in_turn;     // Way::whole: so many (batch, head) pairs are dealt in turn, the others as blocks ask
+  bool longest_first;    // in turn: one tile after another, the longest first, there and back over the blocks; else in pairs
   int tiles_asked;       // tiles of those others
   DocumentTiles listed;  // Reach::listed: these, as blocks ask for them
-  int heads_at_once;     // of which so many pairs are swept together, longest tiles first
+  int heads_at_once;     // of which so many pairs are swept together, longest tiles first,
+  int pairs_last;        // and at the end so many
   int blocks_of_tile;    // Way::cluster
   int* not_numbers;      // Reach::listed: set where a sum is NaN (mend.h)
 };
@@ -50,6 +52,11 @@ __host__ __device__ inline KeyTiles key_tiles(const ForwardArgs& a, const BandOf
 // same, so no block has to ask what is left, and a head's keys stay in L2. A middle one remains single, at the end.
 constexpr long long dealt_units(Reach reach, long long row_tiles, long long pairs) {
   return reach == Reach::all ? row_tiles * pairs : (row_tiles + 1) / 2 * pairs;
+}
+
+// ForwardArgs::longest_first: which tile a block has in a round, there and back.
+__host__ __device__ inline int tile_in_turn(int round, int block, int blocks) {
+  return round * blocks + (round % 2 == 0 ? block : blocks - 1 - block);
 }
 
 // Sinks go to the kernels of windows and of lists, which are right for every mask: their arithmetic at a tile's end alone makes ptxas take the softmax of a

@@ -76,7 +76,43 @@ void start(const ForwardArgs& a, const Context& ctx) {
     }
 }
 
-TileOrder order_of(Reach reach, std::int64_t len_k) { return reach == Reach::before && len_k > 1024 ? TileOrder::tail : TileOrder::pairs; }
+// What (batch, head) pairs read of K and V, each its share where heads share them.
+double bytes_of_pair(const Problem& p) { return 2.0 * double(p.len_k) * double(p.head_dim + p.value_dim()) / double(p.group()); }
+
+// How long a forward keeps the units busy at their full clock: a block takes so long for each step of keys, and for each tile of rows besides. Fitted to kernels
+// of an H100 and an H200 (bench/lab/kernel_times.md).
+struct Pace {
+  double step_us, tile_us;
+};
+template <class Tiles>
+Pace pace_of() {
+  if (Tiles::dim == 64) return Tiles::consumers == 4 ? Pace{1.02, 2.7} : Pace{1.46, 1.6};
+  if (Tiles::dim == 128) return {1.3, 2.1};
+  if (Tiles::dim == 256) return {1.85, 3};  // by its rate with many tiles: docs/attention.md
+  return Tiles::consumers == 2 ? Pace{1.02, 2} : Pace{1.6, 2};
+}
+
+// At 256 few heads have their keys in L2, so that they are swept one after another: FlashAttention-3's time over ours at 2k, 4k, 8k, 16k, the first heads in turn →
+// asked for, head by head, then a tail of four tiles a block: 1.039 → 1.046, 1.012 → 1.025, 1.004 → 1.000, 1.015 → 1.021 (H200, 2026-11-28).
+template <class Tiles>
+TileOrder order_of(Reach reach, std::int64_t len_k) {
+  if (reach != Reach::before || len_k <= 1024) return TileOrder::pairs;
+  return Tiles::dim == 256 ? TileOrder::asked_with_tail : TileOrder::tail;
+}
+
+// 0 where causal tiles are not dealt longest first, else the steps of the block that has most.
+template <class Tiles>
+double steps_longest_first(const Problem& p, int units) {
+  constexpr std::int64_t rows = Tiles::consumers * 64;
+  const Band band = p.band();
+  if (band.reach != Reach::before || order_of<Tiles>(band.reach, p.len_k) != TileOrder::pairs) return 0;
+  const Pace pace = pace_of<Tiles>();
+  return time_longest_first(p.batch * p.heads, ceil_div(p.len_q, rows), bytes_of_pair(p), units, pace.tile_us / pace.step_us,
+                            [&](int tile) {
+                              const TileSpan seen = band.keys_between(tile * rows, std::min((tile + 1) * rows, p.len_q) - 1, Tiles::keys);
+                              return int(std::max<std::int64_t>(1, seen.end - seen.begin));
+                            });
+}
 
 // Rows are (position, query head within the pack), positions outermost.
 Map packed_map_of(const Tensor& t, int packed_log2) {  // [batch, len, heads, dim] → (dim, packed, len, heads, batch)
@@ -132,10 +168,8 @@ void forward_by(const Problem& p, const Forward& t, const Partition& partition, 
     a.listed = make_tiles(p, ctx, rows, Tiles::keys, tail, false);
     a.tiles_asked = int(a.listed.most * p.batch * heads);
   } else {
-    // A shorter tail reads fewer keys at a time: 256 causal at 2k 221 → 216 µs, at 8k and beyond 1 % slower; at 128 slower (H200, 2026-11-23).
-    const int tiles_of_tail = Tiles::dim == 256 && p.len_k <= 2048 ? 4 : 6;
-    deal_whole_tiles(a, order_of(a.band.reach, p.len_k), 2.0 * double(p.len_k) * double(p.head_dim + p.value_dim()) / double(p.group()),
-                     ctx, tiles_of_tail);
+    a.longest_first = a.band.reach == Reach::before && steps_longest_first<Tiles>(p, ctx.device.units) > 0;
+    deal_whole_tiles(a, order_of<Tiles>(a.band.reach, p.len_k), bytes_of_pair(p), ctx, Tiles::dim == 256 ? 4 : 6);
   }
   list_documents_on_gpu(p, t.with, lists, ctx, a.next_tile, a.listed);
   if (ctx.dry()) return;
@@ -162,11 +196,7 @@ Partition partition_for(const Problem& p, int units) {
   return partition_of(tiles, tiles_of_cluster, ceil_div(p.len_k, Tiles::keys), units, packed > 0);
 }
 
-// How long a forward keeps the units busy at their full clock: a block takes so long to begin, for each tile of rows and each step of keys. Fitted to kernels
-// of an H100 and an H200 (bench/lab/kernel_times.md).
-struct Pace {
-  double step_us, tile_us;
-};
+// At the full clock; a block takes begin_us to begin.
 template <class Tiles>
 double units_us(const Problem& p, const Partition& partition, int units, Pace pace) {
   constexpr double begin_us = 2.9, list_us = 4.8, meet_us = 1.1;
@@ -189,9 +219,10 @@ double units_us(const Problem& p, const Partition& partition, int units, Pace pa
                  rounds = std::ceil(tiles * double(pairs) / at_once);
     return begin_us + rounds * (pace.tile_us + meet_us + pace.step_us * std::ceil(longest / partition.blocks_of_tile));
   }
-  const bool asked = order_of(band.reach, p.len_k) == TileOrder::tail;
+  const bool asked = order_of<Tiles>(band.reach, p.len_k) != TileOrder::pairs;
   const double together = band.reach == Reach::all ? 1 : 2,
                dealt = std::ceil(tiles / together) * double(pairs);  // a long tile and a short one
+  if (const double steps = steps_longest_first<Tiles>(p, units); steps > 0) return begin_us + pace.step_us * steps;
   const double of_block = std::max(1.0, asked ? dealt / units : std::ceil(dealt / units));
   return begin_us + of_block * (pace.tile_us * std::min(tiles, together) + pace.step_us * all / std::ceil(tiles / together)) +
          (asked ? list_us : 0);
@@ -227,14 +258,6 @@ auto with_shape(const Problem& p, int units, Body&& body) {
   const std::int64_t tiles = ceil_div(p.len_q, 256) * p.batch * p.heads;
   if (p.len_q <= 1024 && p.len_k <= 1024 && tiles >= units) return body.template operator()<Forward64Short<T>>(Partition{});
   return body.template operator()<Forward64<T>>(partition_for<Forward64<T>>(p, units));
-}
-
-template <class Tiles>
-Pace pace_of() {
-  if (Tiles::dim == 64) return Tiles::consumers == 4 ? Pace{1.02, 2.7} : Pace{1.46, 1.6};
-  if (Tiles::dim == 128) return {1.3, 2.1};
-  if (Tiles::dim == 256) return {1.85, 3};  // by its rate with many tiles: docs/attention.md
-  return Tiles::consumers == 2 ? Pace{1.02, 2} : Pace{1.6, 2};
 }
 
 double forward_us(const Problem& p, const Device& device) {

@@ -51,9 +51,17 @@ __device__ Tile tile_of(const ForwardArgs& a, int pair, int row_tile) {
   return t;
 }
 
-// Whole tiles of the first (batch, head) pairs, dealt in turn; where they differ in length, a long and a short one of a head together.
+// Whole tiles of the first (batch, head) pairs, dealt in turn; where they differ in length, a long and a short one of a head together, or each by itself.
 template <class C, Reach reach, class Publish>
 __device__ void deal_in_turn(const ForwardArgs& a, Publish&& publish) {
+  if (reach != Reach::all && a.longest_first) {
+    const int blocks = gridDim.x, block = blockIdx.x;
+    for (int round = 0; round * blocks < a.units; ++round) {
+      const int unit = tile_in_turn(round, block, blocks);
+      if (unit < a.units) publish(tile_of<C, reach>(a, unit % a.pairs_in_turn, a.row_tiles - 1 - unit / a.pairs_in_turn));
+    }
+    return;
+  }
   const int half = a.row_tiles / 2, paired = reach == Reach::all ? 0 : half * a.pairs_in_turn;
   for (int unit = blockIdx.x; unit < a.units; unit += gridDim.x)
     if (reach == Reach::all) {
@@ -66,15 +74,17 @@ __device__ void deal_in_turn(const ForwardArgs& a, Publish&& publish) {
     }
 }
 
-// Tiles of the other pairs, handed out as blocks ask. Where tiles differ in length the longest of some heads come first, so that what is left at the end is
-// short; as many heads together as have their keys in L2. A block without a tile in turn owns its first one here: its readers take the first tile as there,
+// Tiles of the other pairs, handed out as blocks ask: first of as many heads together as have their keys in L2, then of the last ones. The longest tiles of
+// such heads come first, so that what is left at the end is short. A block without a tile in turn owns its first one here: its readers take the first tile as there,
 // and a block that starts late, because another stream's work held its multiprocessor, would find none left if it asked.
 template <class C, Reach reach, class Ask, class Publish>
 __device__ void deal_as_asked(const ForwardArgs& a, Ask&& ask, Publish&& publish) {
-  const int pairs = a.batch * a.heads - a.pairs_in_turn, owned = max(int(gridDim.x) - a.units, 0), mine = int(blockIdx.x) - a.units;
+  const int swept = a.batch * a.heads - a.pairs_in_turn - a.pairs_last, owned = max(int(gridDim.x) - a.units, 0),
+            mine = int(blockIdx.x) - a.units;
   for (int tile = mine >= 0 ? mine : owned + ask(); tile < a.tiles_asked; tile = owned + ask()) {
-    const int section = tile / (a.heads_at_once * a.row_tiles), first = section * a.heads_at_once;
-    const int at_once = min(a.heads_at_once, pairs - first), at = tile - first * a.row_tiles;
+    const bool last = tile >= swept * a.row_tiles;
+    const int first = last ? swept : tile / (a.heads_at_once * a.row_tiles) * a.heads_at_once;
+    const int at_once = last ? a.pairs_last : min(a.heads_at_once, swept - first), at = tile - first * a.row_tiles;
     publish(tile_of<C, reach>(a, a.pairs_in_turn + first + at % at_once, a.row_tiles - 1 - at / at_once));
   }
 }
