@@ -42,14 +42,14 @@ Comm::Comm(int rank, int ranks) : rank_(rank), ranks_(ranks) {
   check(ranks >= 1 && rank >= 0 && rank < ranks, Code::bad_argument, "rank {} of {}: ranks are counted from 0", rank, ranks);
 }
 
-void Comm::exchange(const Tensor& mine, const Tensor& theirs, void* stream) {
+void Comm::exchange(const Tensor& mine, const Tensor& theirs, void* stream, Own own) {
   check(mine.contiguous() && theirs.contiguous(), Code::bad_argument, "{}: tensors must be contiguous", said(Call::exchange, what_));
   check(mine.dtype == theirs.dtype && mine.count() == theirs.count(), Code::bad_argument, "{}: sends {} of {} and receives {} of {}",
         said(Call::exchange, what_), mine.count(), name_of(mine.dtype), theirs.count(), name_of(theirs.dtype));
   check(mine.count() % ranks_ == 0, Code::bad_argument, "{}: {} values do not divide into {} parts", said(Call::exchange, what_),
         mine.count(), ranks_);
   check(!overlap(mine, theirs), Code::bad_argument, "{}: what is sent and what is received overlap", said(Call::exchange, what_));
-  do_exchange(mine, theirs, stream);
+  do_exchange(mine, theirs, stream, own);
 }
 
 void Comm::gather(const Tensor& part, const Tensor& whole, void* stream) {

@@ -17,6 +17,10 @@
 namespace headroom::dist {
 
 enum class Call : std::uint8_t { exchange, gather, broadcast, barrier };
+enum class Own : std::uint8_t {
+  copied,
+  left
+};  // whether an exchange brings what a rank has for itself; left: that place is not read later
 enum class Backend : std::uint8_t { dry, threads, shared, mpi, nccl };
 
 // Bytes that one rank sends in a call whose larger tensor has `bytes`: `mine` of an exchange, `whole` of a gather.
@@ -51,8 +55,8 @@ class Comm {
   virtual std::string route(Call) const = 0;  // the transport of such a call: "copies", "kernels", "copy engines"
 
   // Tensors are contiguous. Those of exchange do not overlap; of gather, `part` may already be at its place in `whole`.
-  void exchange(const Tensor& mine, const Tensor& theirs,
-                void* stream);                                         // part j of mine goes to rank j; part i of theirs came from rank i
+  // Part j of mine goes to rank j; part i of theirs came from rank i.
+  void exchange(const Tensor& mine, const Tensor& theirs, void* stream, Own = Own::copied);
   void gather(const Tensor& part, const Tensor& whole, void* stream);  // part i of whole came from rank i
   void broadcast(const Tensor& whole, int root, void* stream);         // every rank gets root's values
   void barrier(void* stream);                                          // later work runs when every rank has called it
@@ -71,7 +75,7 @@ class Comm {
   virtual void end(const std::string& why) noexcept = 0;  // this rank ends: the others' calls throw why. Called once, before leaving
 
  protected:
-  virtual void do_exchange(const Tensor& mine, const Tensor& theirs, void* stream) = 0;
+  virtual void do_exchange(const Tensor& mine, const Tensor& theirs, void* stream, Own) = 0;  // may copy what could be left
   virtual void do_gather(const Tensor& part, const Tensor& whole, void* stream) = 0;
   virtual void do_broadcast(const Tensor& whole, int root, void* stream) = 0;
   virtual void do_barrier(void* stream) = 0;

@@ -8,7 +8,7 @@ namespace headroom::dist {
 DryComm::DryComm(int rank, int ranks, double link_bytes_per_s, std::function<std::size_t()> steps_so_far)
     : Comm(rank, ranks), link_bytes_per_s_(link_bytes_per_s), steps_so_far_(std::move(steps_so_far)) {}
 
-void DryComm::do_exchange(const Tensor& mine, const Tensor& theirs, void* stream) {
+void DryComm::do_exchange(const Tensor& mine, const Tensor& theirs, void* stream, Own) {
   note(Call::exchange, mine, mine.data, theirs.data, stream);
 }
 

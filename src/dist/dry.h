@@ -54,7 +54,7 @@ class DryComm final : public Comm {
   double link_ms() const;
 
  protected:
-  void do_exchange(const Tensor& mine, const Tensor& theirs, void* stream) override;
+  void do_exchange(const Tensor& mine, const Tensor& theirs, void* stream, Own) override;
   void do_gather(const Tensor& part, const Tensor& whole, void* stream) override;
   void do_broadcast(const Tensor& whole, int root, void* stream) override;
   void do_barrier(void* stream) override;

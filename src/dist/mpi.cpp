@@ -74,7 +74,7 @@ class MpiComm final : public Comm {
   void end(const std::string& why) noexcept override { rendezvous_.end(why); }
 
  protected:
-  void do_exchange(const Tensor& mine, const Tensor& theirs, void*) override {
+  void do_exchange(const Tensor& mine, const Tensor& theirs, void*, Own) override {
     begin(Call::exchange);
     done(door_.exchange(mine.data, theirs.data, mine.bytes() / std::size_t(ranks()), give_up, this));
   }

@@ -116,11 +116,11 @@ class NcclComm final : public Comm {
   }
 
  protected:
-  void do_exchange(const Tensor& mine, const Tensor& theirs, void* stream) override {
+  void do_exchange(const Tensor& mine, const Tensor& theirs, void* stream, Own own) override {
     if (mine.bytes() == 0) return;
     const std::size_t part = mine.bytes() / std::size_t(ranks());
     if (peers_ && peers_->serve(theirs.data, theirs.bytes(), alive(stream)))
-      return peers_->exchange(mine.as<char>(), theirs.as<char>(), part, stream);
+      return peers_->exchange(mine.as<char>(), theirs.as<char>(), part, stream, own);
     if (engine_calls_[std::size_t(Call::exchange)])
       return ask(nccl_.AlltoAll(mine.data, theirs.data, part, nccl::int8, engines_, alive(stream)), "exchange", engines_);
     if (nccl_.AlltoAll) return ask(nccl_.AlltoAll(mine.data, theirs.data, part, nccl::int8, kernels_, alive(stream)), "exchange", kernels_);
@@ -212,7 +212,7 @@ class NcclComm final : public Comm {
     const Tensor other(static_cast<char*>(small_.get()) + whole.bytes(), DType::u8, {std::int64_t(ranks()) << 18});
     const Tensor part(static_cast<char*>(small_.get()) + std::size_t(rank()) * (1 << 18), DType::u8, {1 << 18});
     void* const s = stream_.raw();
-    do_exchange(whole, other, s), do_gather(part, whole, s), do_broadcast(whole, 0, s), do_barrier(s);
+    do_exchange(whole, other, s, Own::copied), do_gather(part, whole, s), do_broadcast(whole, 0, s), do_barrier(s);
     stream_.wait();
     if (!engines_) return;
     const auto by_engines = [&](const char* what, const auto& call) {

@@ -185,13 +185,13 @@ void Peers::copy_own(char* to, const char* from, std::size_t bytes, int lane, vo
 
 // from(i): what rank i gets; it lies at this rank's place of the whole there.
 template <class From>
-void Peers::send(const From& from, char* whole, std::size_t part, void* stream) {
+void Peers::send(const From& from, char* whole, std::size_t part, void* stream, Own own_part) {
   const Region& region = *region_of(whole);
   const auto place = whole - region.mine.get() + std::ptrdiff_t(std::size_t(rank_) * part);
   const int lane = lane_of(stream);
   put_signals(said(Step::come, lane), stream);
   char* const own = whole + std::size_t(rank_) * part;
-  const bool copies_own = from(rank_) != own, beside = copies_own && part >= beside_from_bytes;
+  const bool copies_own = own_part == Own::copied && from(rank_) != own, beside = copies_own && part >= beside_from_bytes;
   if (beside)
     copy_own(own, from(rank_), part, lane, stream);
   else if (copies_own)
@@ -207,8 +207,8 @@ void Peers::send(const From& from, char* whole, std::size_t part, void* stream) 
   if (beside) beside_[std::size_t(lane)]->ends.hold_up(stream);
 }
 
-void Peers::exchange(const char* mine, char* theirs, std::size_t part, void* stream) {
-  send([&](int i) { return mine + std::size_t(i) * part; }, theirs, part, stream);
+void Peers::exchange(const char* mine, char* theirs, std::size_t part, void* stream, Own own) {
+  send([&](int i) { return mine + std::size_t(i) * part; }, theirs, part, stream, own);
 }
 
 void Peers::gather(const char* part, char* whole, std::size_t bytes, void* stream) {

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "dist/comm.h"
 #include "dist/rendezvous.h"
 #include "dist/segment.h"
 #include "gpu/event.h"
@@ -39,7 +40,7 @@ class Peers {
   void close_lane(void* stream) noexcept;
   // Whether a call that fills `whole`, the same place on every rank, is for copy engines.
   bool serve(const void* whole, std::size_t bytes, void* stream);
-  void exchange(const char* mine, char* theirs, std::size_t part, void* stream);
+  void exchange(const char* mine, char* theirs, std::size_t part, void* stream, Own = Own::copied);
   void gather(const char* part, char* whole, std::size_t bytes, void* stream);
 
   // Ranks meet on a queue that open_lane opened under this name and that makes no other calls: later work on `stream` runs when all ranks'
@@ -52,7 +53,8 @@ class Peers {
   // Below, kernels are as fast: a call here takes some 10 µs at least. Beside other work the first is too late: a kernel that waits for
   // another rank holds a multiprocessor.
   static constexpr std::size_t from_bytes = 1 << 20, from_bytes_beside = 4 << 10;
-  static constexpr std::size_t beside_from_bytes = 1 << 20;  // a part of its own that is copied beside the others; two more nodes of a graph
+  static constexpr std::size_t beside_from_bytes = 1
+                                                   << 20;  // a part of its own that is copied beside the others; two more nodes of a graph
 
  private:
   struct Region {  // the same memory of all ranks
@@ -79,7 +81,7 @@ class Peers {
   std::vector<Signal> heard(Step, int lane) const;  // words from every other rank, then reset
   void copy_own(char* to, const char* from, std::size_t bytes, int lane, void* stream);
   template <class From>
-  void send(const From&, char* whole, std::size_t part, void* stream);
+  void send(const From&, char* whole, std::size_t part, void* stream, Own = Own::copied);
   bool works();
   bool comes_back();
 
@@ -93,7 +95,7 @@ class Peers {
   static constexpr int most_lanes = 8;
   std::array<void*, most_lanes> lanes_{};  // each has words of its own; the first is every other stream's
   std::array<std::unique_ptr<Beside>, most_lanes> beside_;
-  std::array<Step, most_lanes> met_{};     // by which word a lane's ranks met last: the other one is free again
+  std::array<Step, most_lanes> met_{};  // by which word a lane's ranks met last: the other one is free again
   std::atomic<bool> over_{false};
   std::thread releaser_;
 };

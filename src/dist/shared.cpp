@@ -47,7 +47,7 @@ class SharedComm final : public Comm {
   void end(const std::string& why) noexcept override { rendezvous_.end(why); }
 
  protected:
-  void do_exchange(const Tensor& mine, const Tensor& theirs, void*) override {
+  void do_exchange(const Tensor& mine, const Tensor& theirs, void*, Own) override {
     begin(Call::exchange, mine.bytes(), 0);
     const auto n = std::size_t(ranks());
     const std::size_t part = mine.bytes() / n, piece = half_ / n;

@@ -68,12 +68,14 @@ void ThreadComm::end(const std::string& why) noexcept {
 }
 
 // A rank leaves a call only when all have read: what it showed may change right after.
-void ThreadComm::do_exchange(const Tensor& mine, const Tensor& theirs, void*) {
+void ThreadComm::do_exchange(const Tensor& mine, const Tensor& theirs, void*, Own own) {
   meeting_.show(rank(), {Call::exchange, mine.data, mine.bytes(), 0});
   const std::size_t part = mine.bytes() / std::size_t(ranks());
-  for (int i = 0; i < ranks() && part > 0; ++i)
+  for (int i = 0; i < ranks() && part > 0; ++i) {
+    if (i == rank() && own == Own::left) continue;
     std::memcpy(theirs.as<char>() + std::size_t(i) * part, static_cast<const char*>(meeting_.shown(i).data) + std::size_t(rank()) * part,
                 part);
+  }
   meeting_.meet(rank(), Call::exchange);
 }
 

@@ -51,7 +51,7 @@ class ThreadComm final : public Comm {
   void end(const std::string& why) noexcept override;
 
  protected:
-  void do_exchange(const Tensor& mine, const Tensor& theirs, void*) override;
+  void do_exchange(const Tensor& mine, const Tensor& theirs, void*, Own) override;
   void do_gather(const Tensor& part, const Tensor& whole, void*) override;
   void do_broadcast(const Tensor& whole, int root, void*) override;
   void do_barrier(void*) override;

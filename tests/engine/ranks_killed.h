@@ -33,7 +33,9 @@ class Mortal final : public dist::Comm {
   std::map<std::string, int> seen;  // by name: how often
 
  protected:
-  void do_exchange(const Tensor& mine, const Tensor& theirs, void* s) override { begin("exchange"), way_.exchange(mine, theirs, s); }
+  void do_exchange(const Tensor& mine, const Tensor& theirs, void* s, dist::Own own) override {
+    begin("exchange"), way_.exchange(mine, theirs, s, own);
+  }
   void do_gather(const Tensor& part, const Tensor& whole, void* s) override { begin("gather"), way_.gather(part, whole, s); }
   void do_broadcast(const Tensor& whole, int root, void* s) override { begin("broadcast"), way_.broadcast(whole, root, s); }
   void do_barrier(void* s) override { begin("barrier"), way_.barrier(s); }

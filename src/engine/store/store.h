@@ -239,7 +239,13 @@ class ParamStore {
   void in_pieces(const Param&, Fill&& fill);
   std::vector<char> whole_values(const Param&, const Tensor& mine, const Tensor& held, std::int64_t per = 1);
   Context beside() const;  // the lane's
-  void exchange(const char* what, const SegmentPart&, const Tensor& mine, const Tensor& theirs, const Context&);
+  void exchange(const char* what, const SegmentPart&, const Tensor& mine, const Tensor& theirs, dist::Own, const Context&);
+  struct Sent {  // the parts of all ranks of what this rank owns: the first, and how many elements apart they are
+    Tensor first;
+    std::int64_t apart;
+  };
+  bool reads_own_in_place() const;
+  Sent sent_to_here(const SegmentPart&) const;
   void gather_parts(const char* what, int layer, const Tensor& part, const Tensor& whole, const Context&);
 
   Settings settings_;

@@ -16,12 +16,13 @@ Context ParamStore::beside() const {
   return side;
 }
 
-void ParamStore::exchange(const char* what, const SegmentPart& r, const Tensor& mine, const Tensor& theirs, const Context& side) {
+void ParamStore::exchange(const char* what, const SegmentPart& r, const Tensor& mine, const Tensor& theirs, dist::Own own,
+                          const Context& side) {
   const double bytes = double(mine.bytes());
   const auto op =
       side.note({what, r.layer}, {mine.dtype}, {0, 2 * bytes, dist::sent_bytes(dist::Call::exchange, bytes, settings_.ranks.count)});
   comm_->carries({what, r.layer});
-  comm_->exchange(mine, theirs, side.stream);
+  comm_->exchange(mine, theirs, side.stream, own);
 }
 
 void ParamStore::gather_parts(const char* what, int layer, const Tensor& part, const Tensor& whole, const Context& side) {
@@ -106,6 +107,18 @@ void ParamStore::finish_shared(const SegmentPart& r) {
   if (micro_ + 1 == settings_.micro_batches) reduce(r, r.held.grad, Gradient::overwrite);
 }
 
+// Of two ranks a sum has two parts, which may lie anywhere: what this rank made for itself is read where it was made, and not copied. Whole gradients that are
+// kept become the sum in place.
+bool ParamStore::reads_own_in_place() const { return settings_.ranks.count == 2 && !swaps() && !keeps_whole_gradients(); }
+
+ParamStore::Sent ParamStore::sent_to_here(const SegmentPart& r) const {
+  if (!reads_own_in_place()) return {run_of(r.parts, 0, r.part), r.part};
+  const int rank = comm_->rank();
+  const Tensor own = run_of(r.made, rank * r.part, r.part), other = run_of(r.parts, (1 - rank) * r.part, r.part);
+  const auto [first, second] = rank == 0 ? std::pair(own, other) : std::pair(other, own);
+  return {first, (second.as<char>() - first.as<char>()) / std::int64_t(size_of(first.dtype))};
+}
+
 // The gradients of all ranks come here, beside what the main queue does next. They are added now, or by the update that reads them.
 void ParamStore::reduce(const SegmentPart& r, const Tensor& from, Gradient into) {
   lane_->follow(ctx_.stream);
@@ -113,8 +126,11 @@ void ParamStore::reduce(const SegmentPart& r, const Tensor& from, Gradient into)
   if (swaps())
     gather_parts("gradients", r.layer, from, r.parts, side);
   else
-    exchange("gradients", r, from, r.parts, side);
-  if (r.sum) gradient_sum::add(run_of(r.parts, 0, r.part), settings_.ranks.count, r.part, r.sum, into, side);
+    exchange("gradients", r, from, r.parts, reads_own_in_place() ? dist::Own::left : dist::Own::copied, side);
+  if (r.sum) {
+    const Sent sent = sent_to_here(r);
+    gradient_sum::add(sent.first, settings_.ranks.count, sent.apart, r.sum, into, side);
+  }
   if (r.whole) gather_parts("gradients of all ranks", r.layer, r.sum, r.whole, side);
   const int mark = mark_gradients + r.group % 2;
   lane_->mark(mark);
@@ -144,10 +160,11 @@ void ParamStore::update_group(int group, const Tensor& numbers) {
   for (const SegmentPart& r : runs_) {
     if (r.group != group) continue;
     const std::int64_t whole = settings_.ranks.count * r.part;
+    const Sent sent = sent_to_here(r);
     const auto some = swaps()   ? whole_updates(r, run_of(r.parts, 0, whole), settings_.ranks.count, whole)
                       : r.whole ? whole_updates(r, r.whole)
                       : r.sum   ? owned_updates(r, r.sum, 1, 0)
-                                : owned_updates(r, run_of(r.parts, 0, r.part), settings_.ranks.count, r.part);
+                                : owned_updates(r, sent.first, settings_.ranks.count, sent.apart);
     all.insert(all.end(), some.begin(), some.end());
   }
   Optimizer::advance(all, numbers, ctx_);
