@@ -199,7 +199,7 @@ Partition partition_for(const Problem& p, int units) {
 // At the full clock; a block takes begin_us to begin.
 template <class Tiles>
 double units_us(const Problem& p, const Partition& partition, int units, Pace pace) {
-  constexpr double begin_us = 2.9, list_us = 4.8, meet_us = 1.1;
+  constexpr double begin_us = 2.9, list_us = 4.8, meet_us = 1.1, alone_us = 3;  // alone: a tile with none before or behind it
   const int packed = partition.way == Way::cluster ? packed_log2_of(p) : 0;
   const std::int64_t rows = 64 * (partition.way == Way::cluster ? Cluster<Tiles>::consumers : Tiles::consumers), len = p.len_q << packed,
                      pairs = p.batch * p.heads >> packed;
@@ -222,7 +222,8 @@ double units_us(const Problem& p, const Partition& partition, int units, Pace pa
   const bool asked = order_of<Tiles>(band.reach, p.len_k) != TileOrder::pairs;
   const double together = band.reach == Reach::all ? 1 : 2,
                dealt = std::ceil(tiles / together) * double(pairs);  // a long tile and a short one
-  if (const double steps = steps_longest_first<Tiles>(p, units); steps > 0) return begin_us + pace.step_us * steps;
+  if (const double steps = steps_longest_first<Tiles>(p, units); steps > 0)
+    return begin_us + pace.step_us * steps + (tiles * double(pairs) <= units ? alone_us : 0);
   const double of_block = std::max(1.0, asked ? dealt / units : std::ceil(dealt / units));
   return begin_us + of_block * (pace.tile_us * std::min(tiles, together) + pace.step_us * all / std::ceil(tiles / together)) +
          (asked ? list_us : 0);
