@@ -53,7 +53,11 @@ struct Args {
   bool early;                                                                 // launched so: from sm_90 on
   Word*
       words;  // two parts for each cluster [kept_rows, dim / 2 + 1]: of the unit that began before its run, and of the one that goes on after it
-  int kept_rows;         // rows kept of a block of rows
+  int kept_rows;  // rows kept of a block of rows
+  struct {
+    bool apart;         // a dense cache: a block walks whole units, and not those that follow each other
+    int batches, more;  // from one of its units to the next: whole sequences, and units beside them
+  } units;
   std::uint64_t number;  // this launch's number; see Word
 };
 

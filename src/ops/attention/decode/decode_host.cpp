@@ -255,7 +255,12 @@ void decode_forward(const Problem& p, const Forward& t, Context& ctx) {
          .early = ctx.device.sm == 90,
          .words = static_cast<Word*>(words.data),
          .kept_rows = int(kept_rows),
+         .units = {.apart = false, .batches = 0, .more = 1},
          .number = next_number()};
+  if (p.kv_heads * row_blocks == 1) a.units = {.apart = false, .batches = 1, .more = 0};
+  // Blocks that walk several whole units take them side by side: the key heads of a sequence lie beside each other in memory, and are read at the same time.
+  if (const std::int64_t of_sequence = p.kv_heads * row_blocks; dense && whole_units(units, deal.clusters) && units > deal.clusters)
+    a.units = {.apart = true, .batches = int(deal.clusters / of_sequence), .more = int(deal.clusters % of_sequence)};
   if (dense)
     return p.precision.dtype == DType::bf16 ? run_dense<__nv_bfloat16>(*dense, dim, a, cuda_stream(ctx.stream))
                                             : run_dense<__half>(*dense, dim, a, cuda_stream(ctx.stream));

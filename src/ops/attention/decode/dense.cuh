@@ -33,11 +33,15 @@ struct DenseBlock : KeysBlock<T, S, false> {
     x.k = reinterpret_cast<const char*>(static_cast<const T*>(a.k.data) + x.batch * a.k.batch + row * a.k.row + x.unit * a.k.head + column);
     x.v = reinterpret_cast<const char*>(static_cast<const T*>(a.v.data) + x.batch * a.v.batch + row * a.v.row + x.unit * a.v.head + column);
   }
+  __device__ __forceinline__ void next_unit(int& batch, int& unit) const {
+    batch += a.units.batches, unit += a.units.more;
+    if (unit >= units) unit -= units, ++batch;
+  }
   __device__ __forceinline__ void step_on(Ahead& x, const Sequence& keys) const {
     --x.todo, x.valid -= span;
     x.k += span * (a.k.row * 2), x.v += span * (a.v.row * 2);
     if (--x.left) return;
-    if (++x.unit == units) x.unit = 0, ++x.batch;
+    next_unit(x.batch, x.unit);
     if (x.todo > 0) reach(x, keys, 0);
   }
   // This warp's 16 keys or values of a step; what lies past the last key becomes zeros. Each call is a group of copies, also where nothing is left to fetch.
@@ -162,7 +166,8 @@ struct DenseBlock : KeysBlock<T, S, false> {
     const Runs runs(a, keys.steps * units * a.batch);
     if (cluster >= runs.blocks) return;
     const int begin = runs.begin(cluster), end = runs.begin(cluster + 1);
-    const int first_unit = int(a.by_steps.of_number(unsigned(begin))), first_step = begin - first_unit * keys.steps;
+    const int on_line = int(a.by_steps.of_number(unsigned(begin))), first_step = begin - on_line * keys.steps;
+    const int first_unit = a.units.apart ? cluster : on_line;
     const int first_batch = int(a.by_units.of_number(unsigned(first_unit)));
     int batch = first_batch, unit = first_unit - batch * units, step = first_step;
     Ahead ahead{};
@@ -205,7 +210,7 @@ struct DenseBlock : KeysBlock<T, S, false> {
       const bool begins_here = step == 0, ends_here = step + walked == keys.steps;
       late |= !begins_here && ends_here;
       Keys::give_all(s, Place{batch, unit, step, keys}, begins_here && ends_here ? whole : 2 * cluster + begins_here);
-      if (++unit == units) unit = 0, ++batch;
+      next_unit(batch, unit);
     }
     if (!late) return;
     const int first = runs.block_of(begin - first_step);
