@@ -98,7 +98,7 @@ __device__ __forceinline__ void consume(const Args& a, Shared<C, ordered>& s, in
       const auto dp_begins = [&] {
         s.do_full[stage(n)].wait_awake(parity(n));
         if constexpr (!before) s.v_full[kv.stage].wait_awake(kv.parity);
-        if constexpr (before) s.dq_empty[(n - 1) % buffers][group].wait_awake((n - 1) / buffers % 2 ^ 1);
+        if constexpr (before && !C::dq_beside_scores) s.dq_empty[(n - 1) % buffers][group].wait_awake((n - 1) / buffers % 2 ^ 1);
         begin_at(dp, &s.minus_delta[stage(n)][2 * column_here]);
       };
       words.renew();
@@ -113,16 +113,21 @@ __device__ __forceinline__ void consume(const Args& a, Shared<C, ordered>& s, in
         mma<T>(scores, words.at(offset(s.k) + my_rows + k_offset(keys, i)), words.at(stage_at(s.q, n) + k_offset(rows, i)), i > 0);
       mma_commit();
       if constexpr (before) dk_start(n - 1);
+      if constexpr (before && C::dq_beside_scores) dq_start(n - 1);
       pass_turn();
-      mma_wait<before>();
+      mma_wait<before + (before && C::dq_beside_scores)>();
       pin(scores);
 
-      if constexpr (C::capped) cap(scores, a.capping);
+      if constexpr (C::capped) cap<true>(scores, a.capping);
       if (m < t.plain_from || m >= t.plain_to)  // some row of this step does not see some key of this tile
         hide_unseen<C::reach, C::capped>(scores, a.band, t.batch, t.key + key_here, from_list<C, ordered> ? t.key_end : a.band.len_k,
                                          m * rows + column_here);
       if constexpr (!C::capped) weigh(scores, a.scale_log2, lse_here), hold_to_one(scores, hold);
       if constexpr (before) mma_wait<0>(), pin(dk), pin(scores);
+      if constexpr (before && C::dq_beside_scores) {
+        s.dq_empty[(n - 1) % buffers][group].wait_awake((n - 1) / buffers % 2 ^ 1);
+        dq_out(n - 1);
+      }
       if constexpr (C::capped) {
         weigh_capped<T>(p, sloped, scores, a.scale_log2, lse_here, hold);
       } else {
@@ -137,17 +142,17 @@ __device__ __forceinline__ void consume(const Args& a, Shared<C, ordered>& s, in
       my_turn();
       if constexpr (C::dp_first) {
         dp_start();
-        if constexpr (before) dq_start(n - 1);
+        if constexpr (before && !C::dq_beside_scores) dq_start(n - 1);
         dv_start();
       } else {
         dv_start();
         dp_start();
-        if constexpr (before) dq_start(n - 1);
+        if constexpr (before && !C::dq_beside_scores) dq_start(n - 1);
       }
       pass_turn();
-      mma_wait<C::dp_first || before>();  // all but the last of them
+      mma_wait<C::dp_first || (before && !C::dq_beside_scores)>();  // all but the last of them
       pin(dp);
-      if constexpr (before && C::dq_early) dq_out(n - 1);
+      if constexpr (before && C::dq_early && !C::dq_beside_scores) dq_out(n - 1);
 #pragma unroll  // by the rounded P: the scores' registers are free while the products run
       for (int i = 0; i < rows / 16; ++i) multiply<T>(&dp[8 * i], C::capped ? sloped[i % slopes] : p[i]);
       mma_wait<0>();
@@ -164,7 +169,7 @@ __device__ __forceinline__ void consume(const Args& a, Shared<C, ordered>& s, in
       __syncwarp();
       release(s.ds_full[n % 2]);  // also says: this warp has waited for the dQ that read the other buffer
       s.do_empty[stage(n)].arrive();
-      if constexpr (before && !C::dq_early) dq_out(n - 1);
+      if constexpr (before && !C::dq_early && !C::dq_beside_scores) dq_out(n - 1);
       ++n;  // nothing is in flight where the loop turns: ptxas would serialise every wgmma (C7514)
     };
 

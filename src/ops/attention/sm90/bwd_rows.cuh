@@ -97,26 +97,27 @@ __device__ __forceinline__ void hold_to_one(float (&p)[n], bool hold) {
   }
 }
 
-// Capped scores, which are tanhs by now: P and P · (1 - tanh²), rounded both.
+// Capped scores, which are tanhs by now: P and P · (1 - tanh²), rounded both. Some at a time: exponentials, the branch of hold_to_one, and then the packing.
 template <class T, int n>
 __device__ __forceinline__ void weigh_capped(std::uint32_t (&p)[n / 8][4], std::uint32_t (&sloped)[n / 8][4], const float (&scores)[n],
                                              float cap_log2, const float4 (&lse)[n / 8], bool hold) {
+  constexpr int at_once = 32;
 #pragma unroll
-  for (int i = 0; i < n / 8; ++i)
+  for (int from = 0; from < n; from += at_once) {
+    float w[at_once];
 #pragma unroll
-    for (int f = 0; f < 4; ++f) {
-      const float2 x = half_of(lse[i], f / 2);
-      float w[2], slope[2];
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        const float t = scores[8 * i + 2 * f + e];
-        w[e] = exp2_fast(fmaf(t, cap_log2, -(e ? x.y : x.x)));
-        slope[e] = fmaf(-t, t, 1);
-      }
-      hold_to_one(w, hold);
-      p[i][f] = pack<T>(w[0], w[1]);
-      sloped[i][f] = pack<T>(w[0] * slope[0], w[1] * slope[1]);
+    for (int i = 0; i < at_once; ++i) {
+      const float2 x = half_of(lse[(from + i) / 8], i / 4 % 2);
+      w[i] = exp2_fast(fmaf(scores[from + i], cap_log2, -(i % 2 ? x.y : x.x)));
     }
+    hold_to_one(w, hold);
+#pragma unroll
+    for (int i = 0; i < at_once; i += 2) {
+      const float t = scores[from + i], u = scores[from + i + 1];
+      p[(from + i) / 8][i / 2 % 4] = pack<T>(w[i], w[i + 1]);
+      sloped[(from + i) / 8][i / 2 % 4] = pack<T>(w[i] * fmaf(-t, t, 1), w[i + 1] * fmaf(-u, u, 1));
+    }
+  }
 }
 
 template <class T>

@@ -117,7 +117,7 @@ __device__ __forceinline__ void consume_wide(const WideArgs& a, WideShared<C>& s
       float4 lse[rows / 16];
 #pragma unroll
       for (int i = 0; i < rows / 16; ++i) lse[i] = *reinterpret_cast<const float4*>(&s.lse[stage(n)][16 * i + 2 * column_here]);
-      if constexpr (C::capped) cap(x, a.capping);
+      if constexpr (C::capped) cap<true>(x, a.capping);
       if (m < t.plain_from || m >= t.plain_to)
         hide_unseen<C::reach, C::capped>(x, a.band, t.batch, t.key + key_here, t.key_end, m * rows + column_here);
       const auto hand_over = [&](const std::uint32_t(&y)[rows / 16][4]) {

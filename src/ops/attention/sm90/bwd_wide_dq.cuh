@@ -115,7 +115,7 @@ __device__ __forceinline__ void consume_query(const WideArgs& a, WideQueryShared
     };
     const auto advance = [&](int j, auto more) {  // S and dP of key tile j are here
       words.renew();
-      if constexpr (C::capped) cap(scores, a.capping);
+      if constexpr (C::capped) cap<true>(scores, a.capping);
       if (j < sees.plain_begin || j >= sees.plain_end) {
 #pragma unroll
         for (int r = 0; r < 2; ++r) {

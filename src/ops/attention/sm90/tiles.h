@@ -89,7 +89,8 @@ struct Backward64 {  // 64 rows would read K and V twice as often from shared me
   static constexpr bool dq_early = false;  // a step's dQ goes to shared memory in front of dS, else behind it
   static constexpr bool dp_first =
       false;  // a step's products behind its scores: dP, dQ, dV; else dV, dP, dQ. dS begins beside the last one
-  static constexpr Reach reach = Reach::run;  // what is asked of the mask: its numbers, which are right for all but lists
+  static constexpr bool dq_beside_scores = false;  // a step's dQ follows the next step's scores and dK, else the next step's dP
+  static constexpr Reach reach = Reach::run;       // what is asked of the mask: its numbers, which are right for all but lists
   static constexpr bool capped = false;
 };
 template <class Type>
@@ -101,8 +102,8 @@ struct Backward128 : Backward64<Type> {  // dK and dV take 128 registers a threa
   static constexpr bool dp_first = true, dq_early = true;
 };
 template <class Type>
-struct Backward64Capped : Backward128<Type> {  // the slope of the cap takes a register for two scores, which 128 rows leave no room for
-  static constexpr int dim = 64;
+struct Backward64Capped : Backward64<Type> {  // the slope of the cap takes a register for two scores: dQ gives way
+  static constexpr bool dq_beside_scores = true, dp_first = true;
 };
 template <class Type>
 struct Backward96 : Backward128<Type> {
