@@ -56,6 +56,14 @@ std::vector<int> widths_of(const Worded& w) {
   return all;
 }
 
+// What a column of words needs at least: its name and its longest word on a line each.
+int narrowest_of(const Worded& w, std::size_t column) {
+  int least = std::max(narrowest_words, columns_of(w.header[column]));
+  for (const auto& row : w.rows)
+    for (const std::string& word : lines_of(row[column], 1)) least = std::max(least, columns_of(word));
+  return least;
+}
+
 constexpr std::string_view bold = "1", dim = "2", good = "1;32", bad = "1;31";  // as a terminal is told
 
 struct Text {
@@ -97,13 +105,13 @@ struct Text {
 
   // Columns of words give what is too much, the widest first. False where that is not enough; then they are as they were.
   bool fold(const Worded& w, std::vector<int>& width) const {
-    std::vector<int> narrower = width;
+    if (fits(sum_of(width))) return true;
+    std::vector<int> narrower = width, narrowest(width.size());
+    for (std::size_t c = 0; c < width.size(); ++c) narrowest[c] = w.right[c] ? width[c] : narrowest_of(w, c);
     while (!fits(sum_of(narrower))) {
       std::size_t widest = width.size();
       for (std::size_t c = 0; c < width.size(); ++c)
-        if (!w.right[c] && narrower[c] > std::max(narrowest_words, columns_of(w.header[c])) &&
-            (widest == width.size() || narrower[c] > narrower[widest]))
-          widest = c;
+        if (narrower[c] > narrowest[c] && (widest == width.size() || narrower[c] > narrower[widest])) widest = c;
       if (widest == width.size()) return false;
       narrower[widest] -= 1;
     }

@@ -142,6 +142,24 @@ TEST(Render, TextIsNoWiderThanTheTerminal) {
   }
 }
 
+// A column of words is never narrower than its longest word, which would reach past the line.
+TEST(Render, ALongWordKeepsTheColumns) {
+  Table t{"rows", "", {{"bench"}, {"docs"}, {"minutes"}, {"command"}}, {}};
+  t.add({std::string("attention"), std::string("docs/attention.md"), 1.0,
+         std::string("headroom attention --device cpu --attention plain,flash")});
+  t.add({std::string("attention-peers"), std::string("docs/attention.md"), 2.0,
+         std::string("python3 bench/peers/cpu_attention.py --dims 64,128 --lens 256,1024,4096")});
+  t.add({std::string("comm"), std::string("docs/several-gpus.md"), 0.5,
+         std::string("headroom comm --device cpu --ranks 2 --bytes 1MB,10MB")});
+  Record r;
+  r.add(Part{t});
+  for (int columns = 60; columns < 140; ++columns) {
+    std::istringstream lines(render_text(r, {.columns = columns}));
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(columns_of(line), columns) << line;
+  }
+  EXPECT_NE(render_text(r, {.columns = 80}).find("  bench            docs"), std::string::npos) << "it is still a table";
+}
+
 TEST(Render, AChartsTitleKeepsTheColumns) {
   Record r;
   r.add({Chart{"Relative error of the running sum (each line is scaled to itself; beside it its first and last error)",
