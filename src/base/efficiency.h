@@ -12,6 +12,8 @@ namespace headroom {
 // Whether ceilings are what a datasheet says, which no program reaches, and not measured.
 inline bool by_datasheet(const Ceilings& c) { return c.source.starts_with("datasheet"); }
 
+constexpr double least_factor = 0.01;  // nothing that was measured is so much faster than its roofline
+
 struct Efficiency {  // for steps in one precision
   Precision precision{};
   // An op's time over its roofline, by kind.
@@ -26,7 +28,7 @@ struct Efficiency {  // for steps in one precision
   bool of_units = false;  // over what the units of an H100 or H200 take (engine/forecast/hopper.h), not over rooflines
 };
 void describe(Of<Efficiency> auto& e, auto&& f) {
-  constexpr Reals times{0, 1e4};
+  constexpr Reals times{least_factor, 1e4}, added{0, 1e4};
   f(e.precision, {.name = "precision"});
   f(e.product, {.name = "product", .real = times});
   f(e.gradient_product, {.name = "gradient_product", .real = times});
@@ -37,9 +39,9 @@ void describe(Of<Efficiency> auto& e, auto&& f) {
   f(e.elementwise, {.name = "elementwise", .real = times});
   f(e.loss, {.name = "loss", .real = times});
   f(e.update, {.name = "update", .real = times});
-  f(e.forward_op_ms, {.name = "forward_op_ms", .real = times});
-  f(e.backward_op_ms, {.name = "backward_op_ms", .real = times});
-  f(e.link, {.name = "link", .real = times});
+  f(e.forward_op_ms, {.name = "forward_op_ms", .real = added});
+  f(e.backward_op_ms, {.name = "backward_op_ms", .real = added});
+  f(e.link, {.name = "link", .real = added});
   f(e.within, {.name = "within", .real = {1, 1e4}});
 }
 

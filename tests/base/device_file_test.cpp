@@ -85,7 +85,9 @@ TEST_F(DeviceInAFile, WhatIsWrongInAnEfficiencyIsNamed) {
   };
   says(R"("prodct": 1.5)", "of its efficiencies, there is no key 'prodct'");
   says(R"("prodct": 1.5)", "did you mean 'product'?");
-  says(R"("product": -1)", "of its efficiencies, product is -1, it must be a number from 0");
+  says(R"("product": -1)", "of its efficiencies, product is -1, it must be a number from 0.01 to 10000");
+  says(R"("attention_128_backward": 0)", "of its efficiencies, attention_128_backward is 0, it must be a number from 0.01 to 10000");
+  EXPECT_EQ(refusal_of_efficiency(R"("forward_op_ms": 0, "backward_op_ms": 0, "link": 0)"), "") << "nothing is added";
   says(R"("within": 0.5)", "within is 0.5, it must be a number from 1 to 10000");
   says(R"("within": "1")", "within is \"1\"");
   EXPECT_NE(

@@ -1,13 +1,10 @@
 // The time of a step that was not run, where steps of such a machine were measured: every op at its roofline times what ops of its kind
-// took there, and a time for each op. The factors (base/efficiency.h) are fitted here too: to the recorded steps of the H200
-// (tests/engine/expected_test.cpp), and to those that `headroom device --efficiencies` measures.
+// took there, and a time for each op; or, on an H100 and H200, what its kernels take on their units (hopper.h). fit.h has the fit of the factors.
 #pragma once
 #include <array>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
-#include <vector>
 
 #include "base/efficiency.h"
 #include "engine/pass/training.h"
@@ -37,9 +34,6 @@ struct OpTimesOrWhy {
 };
 OpTimesOrWhy op_times(const Recipe&, const Device&);
 double expected_ms(const OpCall&, const Recipe&, const OpTimes&, double longer = 1);  // longer: as Expected says
-// A capped loss: for each operation that its formula counts, the kernel takes as long as so many (106 us of 4096 x 10 000 logits, 377 of 1024 x 151 936).
-constexpr double operations_of_capped_loss = 9.6;
-double share_of_copy_rate(double words);  // that the loss reaches
 
 // Other ranks and the host: how long their links are busy, and what the step waits for them, where its ops take what OpTimes says.
 struct LinkTime {
@@ -80,21 +74,5 @@ class Composition {
 
 // ms_at_least: of the same step, with every op at its ceiling; no interval begins below it, unless ms itself is below.
 Expected expected_time(Composition of_ops, const LinkTime&, const OpTimes&, double ms_at_least);
-
-struct StepMeasured {  // on one rank
-  Recipe recipe;
-  double ms = 0;
-};
-
-// What factors are over: what a card's units take, where its kernels were timed, else rooflines.
-enum class Over : std::uint8_t { units, rooflines };
-Over usual_over(const Device&);
-
-// What fits steps of one precision best: the largest relative errors are small. Where the steps say little of a kind it stays near what it is
-// over. Its `within` is 1, its link 0: neither follows from these steps.
-Efficiency fitted(Precision, std::span<const StepMeasured>, const Ceilings&, const Device&, int workers, std::optional<Over> = {});
-
-// What is expected of each step by a fit to the steps of all other models.
-std::vector<double> foretold_by_others(Precision, std::span<const StepMeasured>, const Ceilings&, const Device&, int workers);
 
 }  // namespace headroom::engine

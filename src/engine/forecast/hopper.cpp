@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/efficiency.h"
-#include "engine/forecast/expected.h"
+#include "engine/forecast/at_ceilings.h"
 #include "ops/adamw/adamw.h"
 
 namespace headroom::engine::hopper {
@@ -151,11 +151,20 @@ Taken elementwise(const OpCall& op, const Recipe& r, double bytes_a_us) {
 
 }  // namespace
 
-bool has_units_of(const Device& d) {
-  constexpr double of_unit = 754e12 / 132;  // an H200 multiplies so fast
-  return d.kind == DeviceKind::cuda && d.sm == 90 && d.units > 0 && !by_datasheet(d.ceilings) &&
-         d.ceilings.bf16_flops / d.units > 0.8 * of_unit;
+namespace {
+
+bool measured_sm_90(const Device& d) {
+  return d.kind == DeviceKind::cuda && d.sm == 90 && d.units > 0 && d.ceilings.bf16_flops > 0 && !by_datasheet(d.ceilings);
 }
+bool as_fast(const Device& d) {
+  constexpr double of_unit = 754e12 / 132;  // an H200 multiplies so fast
+  return d.ceilings.bf16_flops / d.units > 0.8 * of_unit;
+}
+
+}  // namespace
+
+bool has_units_of(const Device& d) { return measured_sm_90(d) && as_fast(d); }
+bool has_slower_units(const Device& d) { return measured_sm_90(d) && !as_fast(d); }
 
 Taken taken(const OpCall& op, const Recipe& r, double copy_bytes_per_s, int units) {
   const double bytes_a_us = copy_bytes_per_s / 1e6;

@@ -7,7 +7,8 @@
 
 namespace headroom::engine::hopper {
 
-bool has_units_of(const Device&);  // those that were timed; an H20 has slower ones
+bool has_units_of(const Device&);      // those that were timed
+bool has_slower_units(const Device&);  // by measured ceilings: an H20's, or a card whose clock is held down
 
 struct Taken {
   double ms = 0;

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/threads.h"
-#include "engine/forecast/expected.h"
+#include "engine/forecast/fit.h"
 #include "engine/model/plain_model.h"
 #include "studies/step/step_rows.h"
 
