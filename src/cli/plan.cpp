@@ -61,6 +61,8 @@ RunCommand plan(CLI::App& app, Common& common) {
       "  headroom plan --model 8B --batch 16 --len 4096 --gpus 8 --device h100 --precision bf16\n"
       "  headroom plan --as pytorch --model qwen3-8b --batch 8 --len 4096 --gpus 8 --device h100 --precision bf16\n"
       "  headroom plan --phase inference --model DIR/config.json --batch 8 --len 8192 --device h100\n\n"
+      "Settings are ordered by ms, the time that a step is expected to take; by its lower bound, ms_at_least, where no step of the "
+      "device was measured.\n"
       "Exit codes: 0 something fits; 3 nothing does, the nearest setting is shown.");
   common.machine = Machine::described;
   return [a, &app, &common] {

@@ -3,12 +3,16 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <limits>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/efficiency.h"
 #include "report/render.h"
 #include "studies/memory/attention.h"
 #include "studies/memory/model.h"
+#include "studies/plan/search.h"
 #include "tests/engine/workshop.h"
 
 namespace headroom::studies {
@@ -184,6 +188,47 @@ TEST(Plan, TheFrontierIsWhatNothingBeats) {
   }
   EXPECT_GT(beaten, 10);
   EXPECT_TRUE(rows[0]["frontier"].get<bool>());
+}
+
+// By ms, where a setting has one: 2.7B's bound with gradients in pieces is the least, and not its time.
+TEST(Plan, IsOrderedByWhatAStepIsExpectedToTake) {
+  Plan p = plan_of(model_described("2.7B"));
+  p.device = device_described("h200"), p.len = 1024, p.levers.precision = {{DType::bf16}}, p.levers.keep = {Keeping{Keep::everything}};
+  const Outcome outcome = plan(p);
+  const auto j = json_of(outcome);
+  const auto& rows = j["rows"];
+  ASSERT_GT(rows.size(), 5u);
+  bool bounds_are_not_in_order = false;
+  std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    EXPECT_NEAR(rows[i]["slower"].get<double>(), rows[i]["ms"].get<double>() / rows[0]["ms"].get<double>() - 1, 1e-9);
+    EXPECT_EQ(rows[i]["frontier"], rows[i]["needed_bytes"] < least) << rows[i];
+    least = std::min(least, rows[i]["needed_bytes"].get<std::uint64_t>());
+    if (i == 0) continue;
+    EXPECT_GE(rows[i]["ms"], rows[i - 1]["ms"]);
+    bounds_are_not_in_order = bounds_are_not_in_order || rows[i]["ms_at_least"] < rows[i - 1]["ms_at_least"];
+  }
+  EXPECT_TRUE(bounds_are_not_in_order);
+  EXPECT_NE(j["notes"].dump().find("The order, slower and the picture go by ms;"), std::string::npos) << j["notes"];
+  EXPECT_NE(render_text(outcome.record).find("(ms "), std::string::npos) << "the picture's axis";
+}
+
+// A machine that measured its steps in FP32 alone.
+TEST(Plan, SettingsWithoutATimeComeLast) {
+  Plan p = plan_of(tiny());
+  p.memory_bytes = 1ull << 40, p.device = cpu_device(), p.workers = 1;
+  p.device.ceilings = {1e10, 1e11, 1e11, 1e11, 1e11, 1e11, 0, 0, "described"};
+  p.device.efficiencies = std::make_shared<const Efficiencies>(Efficiencies{{Efficiency{.product = 40}}, p.device.ceilings, ""});
+  const auto rows = rows_of(plan(p));
+  bool none = false;
+  for (const auto& row : rows) {
+    none = none || row["ms"].is_null();
+    EXPECT_EQ(row["ms"].is_null(), none) << row;
+    EXPECT_EQ(row["ms"].is_null(), row["precision"] != "fp32") << row;
+    EXPECT_EQ(row["slower"].is_null(), none) << "a bound is not compared with a time: " << row;
+  }
+  EXPECT_TRUE(none);
+  EXPECT_FALSE(rows[0]["ms"].is_null());
 }
 
 TEST(Room, EveryKnownCardHoldsBackWhatAProgramCannotHave) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "studies/plan/search.h"
 
 namespace headroom::studies {
 
@@ -21,12 +22,23 @@ std::string in_words(const PlanRow& r) {
   return joined(words);
 }
 
+By by_of(std::span<const PlanRow> rows) {
+  if (std::ranges::any_of(rows, [](const PlanRow& r) { return r.ms.has_value(); })) return By::ms;
+  return std::ranges::all_of(rows, [](const PlanRow& r) { return r.ms_at_least.has_value(); }) ? By::ms_at_least : By::flops;
+}
+
+std::optional<double> cost_of(const PlanRow& r, By by) {
+  return by == By::ms ? r.ms : by == By::ms_at_least ? r.ms_at_least : std::optional(r.flops);
+}
+
 }  // namespace
 
 std::optional<Chart> picture_of(std::span<const PlanRow> rows, std::uint64_t memory_bytes) {
   if (rows.size() < 2) return std::nullopt;
-  const bool timed = std::all_of(rows.begin(), rows.end(), [](const PlanRow& r) { return r.ms_at_least.has_value(); });
-  Chart c{timed ? "Bytes against time" : "Bytes against FLOPs", timed ? "ms_at_least" : "flops", "needed_bytes", Unit::bytes, false, {}};
+  const By by = by_of(rows);
+  const bool timed = by != By::flops;
+  constexpr const char* names[] = {"ms", "ms_at_least", "flops"};
+  Chart c{timed ? "Bytes against time" : "Bytes against FLOPs", names[std::size_t(by)], "needed_bytes", Unit::bytes, false, {}};
   c.x_unit = timed ? Unit::ms : Unit::flops;
   c.log_x = true;  // the slowest that fits may take a hundred times as long as the fastest
   Chart::Series frontier{"frontier", {}, {}}, others{"other settings that fit", {}, {}, false};
@@ -34,9 +46,10 @@ std::optional<Chart> picture_of(std::span<const PlanRow> rows, std::uint64_t mem
   for (const PlanRow& r : rows) beaten += r.frontier ? 0 : 1;
   const std::size_t every = beaten / most_dots + 1;
   for (const PlanRow& r : rows) {
-    if (!r.frontier && at++ % every != 0) continue;
+    const std::optional<double> cost = cost_of(r, by);  // a row without it is not drawn
+    if (!cost || (!r.frontier && at++ % every != 0)) continue;
     Chart::Series& into = r.frontier ? frontier : others;
-    into.points.emplace_back(timed ? *r.ms_at_least : r.flops, double(r.needed_bytes));
+    into.points.emplace_back(*cost, double(r.needed_bytes));
     into.names.push_back(in_words(r));
   }
   c.series.push_back(std::move(frontier));

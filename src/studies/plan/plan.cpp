@@ -3,15 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <mutex>
-#include <numeric>
 #include <optional>
 #include <tuple>
 
 #include "base/host_memory.h"
 #include "base/interrupt.h"
 #include "base/text.h"
-#include "base/threads.h"
 #include "engine/model/decoder.h"
 #include "engine/model/models.h"
 #include "ops/attention/choose_dry.h"
@@ -22,92 +19,14 @@
 #include "studies/memory/model_mitigations.h"
 #include "studies/plan/picture.h"
 #include "studies/plan/pytorch.h"
+#include "studies/plan/search.h"
 #include "studies/plan/ways.h"
 
 namespace headroom::studies {
 
 using engine::Recipe;
 
-Setting setting_of(const Plan& p, const Recipe& recipe) {
-  Setting s;
-  const engine::ForecastTotals f = engine::forecast_totals(recipe, p.device, p.workers);
-  s.peak_bytes = f.peak_bytes, s.standing_bytes = f.standing_bytes, s.saved_bytes = f.bytes_at_peak(Phase::saved);
-  s.parameter_bytes = f.bytes_at_peak(Phase::parameter), s.gradient_bytes = f.bytes_at_peak(Phase::gradient);
-  s.optimizer_bytes = f.bytes_at_peak(Phase::optimizer);
-  s.flops = f.flops;
-  s.traffic = f.bytes;
-  s.link_bytes = f.link_bytes;
-  s.host_bytes = f.host_bytes;
-  s.ms_at_least = f.ms;
-  s.link_ms_at_least = f.link_ms;
-  s.exposed_ms = f.exposed_ms;
-  s.expected = f.expected;
-  s.why_no_ms = f.why_no_ms;
-  s.recipe = recipe;
-  return s;
-}
-
 namespace {
-
-// A pass that makes no gradients, or no update, has nothing to choose there: of settings that differ in nothing else one is tried.
-bool says_more(const Plan& p, const Recipe& r) {
-  const engine::Holding& h = r.holding;
-  const bool no_update =
-      h.updating == engine::Updating::after && h.gradients != engine::Gradients::none && h.moments == p.levers.holding.moments.front();
-  if (p.use == ModelUse::gradients) return no_update;
-  return p.use != ModelUse::forward || (no_update && h.gradients == engine::Gradients::whole && r.micro_batches == 1 && r.group() == 1 &&
-                                        r.keep.first() == engine::Keep::everything);
-}
-
-bool accepted(const Recipe& r) {
-  try {
-    engine::check(r);
-    return true;
-  } catch (const Error&) { return false; }
-}
-
-// What the GPUs take of the batch: sequences of their own where they can be shared out, and a part of each where there are no more
-// sequences than GPUs.
-struct Share {
-  std::int64_t each;  // sequences
-  bool split_tokens;
-};
-std::vector<Share> shares_of(const Plan& p) {
-  std::vector<Share> all;
-  if (p.batch % p.gpus == 0) all.push_back({p.batch / p.gpus, false});
-  if (p.gpus > 1 && p.batch <= p.gpus && p.len % (2 * std::int64_t(p.gpus)) == 0 && p.model.trained()) all.push_back({p.batch, true});
-  return all;
-}
-
-// A setting on the host has no time where the link is not known: it is left out, and a note says so if it was named.
-std::string host_left_out(const Plan& p) {
-  const auto& keeps = p.levers.keep;
-  const auto on_host = [](const engine::Keeping& k) { return k.host != 0; };
-  if (keeps == every_keep() || std::none_of(keeps.begin(), keeps.end(), on_host) || p.device.ceilings.host_bytes_per_s > 0) return "";
-  if (p.device.kind == DeviceKind::cpu) return "--keep host: a CPU's own memory is the host's, so nothing is saved";
-  return fmt::format("--keep host: how fast {} and its host exchange bytes is not known; say host_gb_s in the device's file",
-                     p.device.name);
-}
-
-// Every combination of levers that the engine accepts. One micro-batch's size divides a GPU's share of the batch.
-std::vector<Recipe> recipes_of(const Plan& p) {
-  std::vector<Recipe> all;
-  const bool knows_host = p.device.ceilings.host_bytes_per_s > 0;  // else a setting on the host has no time
-  const int shardings = p.gpus > 1 ? int(names_of<engine::Sharding>.name.size()) : 1;
-  const auto add = [&](const engine::Levers& levers, const Share& share, std::int64_t micro, engine::Sharding sharding) {
-    Recipe r = engine::recipe_of(p.model, micro, p.len, levers, purpose_of(p.use), {p.gpus, sharding, share.split_tokens});
-    if (r.keep.group != 1 && r.group() == 1) return;  // it is the level by itself
-    if (r.host() > 0 && !knows_host) return;
-    r.micro_batches = int(share.each / micro);
-    if (says_more(p, r) && accepted(r)) all.push_back(std::move(r));
-  };
-  for (const engine::Levers& levers : each_of(p.levers))
-    for (const Share& share : shares_of(p))
-      for (std::int64_t micro = share.each; micro >= 1; --micro)
-        for (int sharding = 0; share.each % micro == 0 && sharding < shardings; ++sharding)
-          add(levers, share, micro, engine::Sharding(sharding));
-  return all;
-}
 
 // What the setting does, and the options that make it so.
 std::string in_words(const Recipe& r) {
@@ -129,62 +48,6 @@ std::string in_words(const Recipe& r) {
   return joined(words) + (options.empty() ? "" : fmt::format(" ({})", joined(options, " ")));
 }
 
-// The levels that fit, or the least of all where none do: then the bytes say by how much.
-engine::Keeping levels_for(const Plan& p, const Recipe& r, const Room& room) {
-  return engine::keep_that_fits(r, room.for_peak(), p.device, p.workers).value_or(engine::Keeping{engine::Keep::input});
-}
-
-// 0 to n - 1 in an order whose every beginning is spread over all of them: a search that is stopped has tried some of each lever.
-std::vector<std::size_t> spread(std::size_t n) {
-  std::size_t step = std::max<std::size_t>(1, std::size_t(0.618 * double(n)));
-  while (std::gcd(step, n) > 1) ++step;
-  std::vector<std::size_t> order(n);
-  for (std::size_t i = 0; i < n; ++i) order[i] = i * step % n;
-  return order;
-}
-
-// The forecasts, shared out to every core: each is a dry run of its own. A recipe that no kernel serves is left out.
-Search forecasts_of(const Plan& p, const std::vector<Recipe>& wanted) {
-  const Room room = room_of(p.device, p.memory_bytes, p.gpus);
-  std::vector<std::optional<Setting>> found(wanted.size());
-  const auto order = spread(wanted.size());
-  Threads threads;
-  std::mutex saying;
-  std::size_t done = 0;
-  threads.share(std::int64_t(wanted.size()), [&](std::int64_t at, int) {
-    const std::size_t i = order[std::size_t(at)];
-    if (p.stop()) return;
-    try {
-      Recipe r = wanted[i];
-      if (!r.keep.found()) r.keep = levels_for(p, r, room);
-      found[i] = setting_of(p, r);
-    } catch (const Error& e) {
-      if (e.at.code == Code::interrupted) return;
-      if (e.at.code != Code::unsupported) throw;
-    }
-    const std::lock_guard lock(saying);
-    ++done;
-    p.progress(double(done) / double(wanted.size()), fmt::format("setting {} of {}", done, wanted.size()));
-  });
-  Search search{{}, done, wanted.size()};
-  for (auto& s : found)
-    if (s) search.all.push_back(std::move(*s));
-  return search;
-}
-
-// Why nothing was counted in a precision that was asked for; empty where something was.
-std::string left_out(const Plan& p, Precision precision, const std::vector<Setting>& all) {
-  if (std::any_of(all.begin(), all.end(), [&](const Setting& s) { return s.recipe.precision == precision; })) return "";
-  auto wanted = recipes_of(p);
-  const auto first = std::find_if(wanted.begin(), wanted.end(), [&](const Recipe& r) { return r.precision == precision; });
-  if (first == wanted.end()) return "";
-  try {
-    if (!first->keep.found()) first->keep = {};
-    setting_of(p, *first);
-  } catch (const Error& e) { return fmt::format("{} is left out: {}.", name_of(precision), e.what()); }
-  return "";
-}
-
 bool any_expected(const std::vector<PlanRow>& rows) {
   return std::any_of(rows.begin(), rows.end(), [](const PlanRow& r) { return r.ms.has_value(); });
 }
@@ -201,48 +64,6 @@ Table table_of_settings(const char* title, const std::vector<PlanRow>& rows, boo
   show_changed(t, rows);
   return t;
 }
-
-// The recipes of every combination that the engine takes; an Error where there is none.
-auto recipes_or_why_none(const Plan& p) {
-  check(p.gpus >= 1 && !shares_of(p).empty(), Code::bad_argument,
-        "--batch {} is of all GPUs together and cannot be shared out to {}; make it a multiple{}", p.batch, p.gpus,
-        p.batch < p.gpus ? fmt::format(", or --len a multiple of {}, so that tokens are", 2 * p.gpus) : "");
-  const auto recipes = recipes_of(p);
-  if (recipes.empty()) {  // the engine's own reason, of the plainest combination
-    const auto combinations = each_of(p.levers);
-    check(!combinations.empty(), Code::bad_argument, "plan: nothing to choose from");
-    const Share share = shares_of(p)[0];
-    Recipe r = engine::recipe_of(p.model, share.each, p.len, combinations.front(), purpose_of(p.use),
-                                 {p.gpus, engine::Sharding::none, share.split_tokens});
-    if (!r.keep.found()) r.keep = {engine::Keep::input};
-    engine::check(r);
-    const std::string host = host_left_out(p);
-    check(host.empty(), Code::bad_argument, "{}", host);
-    engine::LeverLists asked = p.levers;
-    asked.precision = levers_to_try().precision;
-    throw Error(Code::bad_argument, fmt::format("--phase {} has no such choice; leave {} out", names_of<ModelUse>.of(p.use),
-                                                changed_options(asked, levers_to_try())));
-  }
-  return recipes;
-}
-
-}  // namespace
-
-Search settings_of(const Plan& p) {
-  const auto recipes = recipes_or_why_none(p);
-  Search search = forecasts_of(p, recipes);
-  auto& all = search.all;
-  if (all.empty() && search.whole()) engine::forecast(recipes[0], p.device, p.workers);  // says why it is not served
-  const bool timed =
-      std::all_of(all.begin(), all.end(), [](const Setting& s) { return s.ms_at_least > 0; });  // times and FLOPs cannot be compared
-  std::stable_sort(all.begin(), all.end(), [timed](const Setting& a, const Setting& b) {
-    const double ta = timed ? a.ms_at_least : a.flops, tb = timed ? b.ms_at_least : b.flops;
-    return ta != tb ? ta < tb : a.peak_bytes < b.peak_bytes;
-  });
-  return search;
-}
-
-namespace {
 
 void check_plan(const Plan& p) {
   check_served(p.levers, p.device, p.use == ModelUse::inference ? RunBy::pytorch : RunBy::headroom);
@@ -285,7 +106,6 @@ std::string misfit_in_words(const Setting& s, const Room& room, std::uint64_t ho
 // Every setting that was forecast, the fastest first, and those of them that fit.
 struct Forecasts {
   Search search;
-  bool all_timed;
   Room room;
   std::uint64_t host;  // bytes that may be pinned there
   std::vector<const Setting*> fitting;
@@ -294,30 +114,28 @@ struct Forecasts {
   const Setting& nearest() const {
     return *std::min_element(all().begin(), all().end(), [](const Setting& a, const Setting& b) { return a.peak_bytes < b.peak_bytes; });
   }
-  double slower(const Setting& s) const {  // sums in another order differ in their last bits
-    const double share = s.ms_at_least / fastest().ms_at_least - 1;
+  std::optional<double> slower(const Setting& s) const {  // sums in another order differ in their last bits
+    if (search.by == By::flops || !std::isfinite(search.cost(s))) return {};
+    const double share = search.cost(s) / search.cost(fastest()) - 1;
     return share > 1e-9 ? share : 0.0;
   }
 };
 
 Forecasts forecasts_of(const Plan& p) {
-  Forecasts f{settings_of(p), false, room_of(p.device, p.memory_bytes, p.gpus), host_memory_for(p.device, p.gpus), {}};
+  Forecasts f{settings_of(p), room_of(p.device, p.memory_bytes, p.gpus), host_memory_for(p.device, p.gpus), {}};
   check(!f.all().empty(), Code::interrupted, "{} before a setting was forecast; what fits is not known", stopped_by());
-  f.all_timed = std::all_of(f.all().begin(), f.all().end(), [](const Setting& s) { return s.ms_at_least > 0; });
   for (const Setting& s : f.all())
     if (f.room.holds(s.peak_bytes) && s.host_bytes <= f.host) f.fitting.push_back(&s);
   return f;
 }
 
-// The setting that the answer names: of those that fit and are as fast as the fastest (a bound is not known to a thousandth), one without
-// copies to the host, then the one that is expected to be faster, then the smallest.
+// The setting that the answer names: of those that fit and are as fast as the fastest (no time is known to a thousandth), one without copies to the
+// host, then the smallest.
 const Setting& named_of(const Forecasts& f) {
-  const auto rank = [](const Setting& s) {
-    return std::tuple(s.host_bytes > 0, s.expected ? std::lround(1e3 * std::log(s.expected->ms)) : 0, s.peak_bytes);
-  };
+  const auto rank = [](const Setting& s) { return std::tuple(s.host_bytes > 0, s.peak_bytes); };
   const Setting* named = f.fitting.front();
   for (const Setting* s : f.fitting)
-    if (f.all_timed && s->ms_at_least <= 1.001 * f.fitting.front()->ms_at_least && rank(*s) < rank(*named)) named = s;
+    if (f.search.by != By::flops && f.search.cost(*s) <= 1.001 * f.search.cost(*f.fitting.front()) && rank(*s) < rank(*named)) named = s;
   return *named;
 }
 
@@ -398,7 +216,7 @@ PlanRow row_of(const Plan& p, const Forecasts& f, const Setting& s) {
               .gpus = p.gpus,
               .host_bytes = s.host_bytes};
   row.levers.keep = recipe.kept_as();
-  if (f.all_timed) row.slower = f.slower(s);
+  row.slower = f.slower(s);
   row.ms_by = s.expected ? s.expected->by : s.why_no_ms;
   if (s.expected) row.ms = s.expected->ms, row.ms_low = s.expected->low_ms, row.ms_high = s.expected->high_ms;
   if (s.ms_at_least <= 0) return row;
@@ -418,14 +236,16 @@ std::vector<PlanRow> rows_of(const Plan& p, const Forecasts& f, const std::vecto
   return rows;
 }
 
-void add_notes_of_time(Record& r, const Plan& p, const Forecasts& f, const std::vector<PlanRow>& rows) {
-  r.add(Part{Note{f.all_timed ? fmt::format("ms_at_least is a lower bound: every op at its ceiling ({}), nothing overlapped.{}",
-                                            p.device.ceilings.source, any_expected(rows) ? "" : " Expect 1.2 to 3 times as long.")
-                              : "A required ceiling is unknown for this device, so settings are ordered by FLOPs, not by time."}});
-  if (any_expected(rows))
+void add_notes_of_time(Record& r, const Plan& p, const Forecasts& f) {
+  const bool bound = std::ranges::all_of(f.all(), [](const Setting&s) { return s.ms_at_least > 0; }), expected = f.search.by == By::ms;
+  r.add(Part{Note{bound ? fmt::format("ms_at_least is a lower bound: every op at its ceiling ({}), nothing overlapped.{}",
+                                      p.device.ceilings.source, expected ? "" : " Expect 1.2 to 3 times as long.")
+                        : "A required ceiling is unknown for this device, so settings are ordered by FLOPs, not by time."}});
+  if (expected)
     r.add(Part{Note{
         "ms is expected, from steps that were measured; ms_low and ms_high are its interval, and ms_by says what is behind it, where that "
-        "is more than this card's own steps (in csv and json). The order, slower and the picture go by ms_at_least."}});
+        "is more than this card's own steps (in csv and json). The order, slower and the picture go by ms; settings without it come "
+        "last."}});
 }
 
 void add_several_gpus(Record& r, const Plan& p, const Forecasts& f) {
@@ -451,10 +271,11 @@ Outcome plan_of_training(const Plan& p) {
   auto picture = picture_of(rows, f.room.memory_bytes);
   if (std::int64_t(rows.size()) > p.most) rows.resize(std::size_t(p.most));
   const bool on_host = std::any_of(rows.begin(), rows.end(), [](const PlanRow& row) { return row.host_bytes > 0; });
-  Table settings = table_of_settings(!fits         ? "The nearest"
-                                     : f.all_timed ? "What fits, fastest first; saves and slower against the first of all, fitting or not"
+  Table settings =
+      table_of_settings(!fits                      ? "The nearest"
+                        : f.search.by != By::flops ? "What fits, fastest first; saves and slower against the first of all, fitting or not"
                                                    : "What fits, fewest FLOPs first; saves against the first of all, fitting or not",
-                                     rows, p.gpus > 1);
+                        rows, p.gpus > 1);
   if (on_host) settings.show("host_bytes", Show::always);
   r.add(Part{std::move(settings)});
   if (on_host)
@@ -464,7 +285,7 @@ Outcome plan_of_training(const Plan& p) {
   r.add(Part{
       Note{"needed is the peak and what is allocated beside it. frontier: no other setting that fits is as fast and smaller. Gradients "
            "half and none are rounded to the precision; with update during nothing is clipped."}});
-  add_notes_of_time(r, p, f, rows);
+  add_notes_of_time(r, p, f);
   const bool levels_asked = std::any_of(p.levers.keep.begin(), p.levers.keep.end(), [](const auto& k) { return !k.found(); });
   if (!levels_asked && p.model.trained() && shown.front()->recipe.keep.first() != engine::Keep::everything)
     r.add(Part{Note{"--keep auto finds a level for each block, between those of these rows."}});

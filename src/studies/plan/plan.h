@@ -83,28 +83,6 @@ void describe(Of<Plan> auto& p, auto&& f) {
   describe(p.serving, f);
 }
 
-struct Setting {
-  engine::Recipe recipe;  // the recipe of one micro-batch
-  std::size_t peak_bytes = 0, saved_bytes = 0, standing_bytes = 0;
-  double flops = 0, traffic = 0, link_bytes = 0;  // totals of the whole step, on one GPU
-  double ms_at_least = 0, link_ms_at_least = 0;   // ms_at_least 0: the device's ceilings are not known
-  std::optional<engine::Expected> expected;       // the time of one step
-  std::string why_no_ms{};
-  std::size_t host_bytes = 0;  // pinned, of the host
-  double exposed_ms = 0;       // the part of link_ms_at_least that the step waits for; included in ms_at_least
-  std::size_t parameter_bytes = 0, gradient_bytes = 0, optimizer_bytes = 0;  // bytes at the peak
-};
-
-Setting setting_of(const Plan&, const engine::Recipe&);  // one dry run
-
-struct Search {
-  std::vector<Setting> all;  // fastest first (fewest FLOPs where not all have a time), then smaller peak first
-  std::size_t done = 0, asked = 0;
-  bool whole() const { return done == asked; }  // else it was stopped
-  std::string how_far() const { return fmt::format("{} of {} settings", done, asked); }
-};
-Search settings_of(const Plan&);
-
 struct PlanRow {
   ModelUse phase = ModelUse::train;
   engine::Levers levers{};  // keep: as it came to, of this model

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "report/record.h"
-#include "studies/plan/plan.h"
+#include "studies/plan/search.h"
 
 namespace headroom::studies {
 
