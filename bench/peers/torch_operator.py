@@ -3,12 +3,16 @@
     python bench/peers/torch_operator.py                    # overhead of a call on the host; on a GPU also times of attention
 
 Overhead is the time of a call on the host while nothing waits for its result: of a tiny problem, with and without gradients; and that of the
-C call within it, which on a CPU computes too.
+C call within it, which on a CPU computes too. Queueing, on a GPU: how long a forward and a backward pass take until the next may begin, by the
+clock on the wall. There backward runs in a thread of autograd's own, which the time of the calling thread leaves out.
 PYTHONPATH=python and HEADROOM_LIBRARY=build/release/libheadroom.so, or an installed wheel. Prints one JSON object.
 """
 
 import argparse
+import contextlib
+import functools
 import json
+import statistics
 import time
 
 import torch
@@ -61,6 +65,44 @@ def library_us(q, k, v, device):
     return host_us(lambda: call.run(ready.handle, pointers, 7, stream), device)
 
 
+def queueing(rounds=40, times=20):
+    """Microseconds of the wall clock to queue both passes of 16 heads, length 1024, dimension 64, causal: [least, median] of rounds in turns."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    from gpu_headroom.torch.flash_attn import flash_attn_func
+
+    in_order = [torch.randn(1, 16, 1024, 64, device="cuda", dtype=torch.bfloat16, requires_grad=True) for _ in range(3)]
+    projected = [x.detach().transpose(1, 2).contiguous().transpose(1, 2).requires_grad_() for x in in_order]  # as a model has them
+    rows_first = [x.detach().transpose(1, 2).requires_grad_() for x in projected]
+
+    def both(f, tensors, **options):
+        up = torch.ones_like(tensors[0])
+        return lambda: torch.autograd.grad(f(*tensors, **options), tensors, up)
+
+    torchs, causal = F.scaled_dot_product_attention, {"is_causal": True}
+    cases = {}
+    for name, chosen in (("cudnn", "CUDNN_ATTENTION"), ("flash", "FLASH_ATTENTION"), ("efficient", "EFFICIENT_ATTENTION")):
+        cases[f"torch, {name}"] = functools.partial(sdpa_kernel, getattr(SDPBackend, chosen)), both(torchs, in_order, **causal)
+        cases[f"torch, {name}, projected"] = functools.partial(sdpa_kernel, getattr(SDPBackend, chosen)), both(torchs, projected, **causal)
+    cases["attention"] = contextlib.nullcontext, both(ht.attention, in_order, **causal)
+    cases["attention, projected"] = contextlib.nullcontext, both(ht.attention, projected, **causal)
+    cases["flash_attn_func"] = contextlib.nullcontext, both(flash_attn_func, rows_first, causal=True)
+    cases["replace_sdpa"] = ht.replace_sdpa, both(lambda *t, **o: F.scaled_dot_product_attention(*t, **o), in_order, **causal)
+    cases["a product, for autograd's own"] = contextlib.nullcontext, both(lambda q, k, v: q * k + v, in_order)
+    took = {name: [] for name in cases}
+    for _ in range(rounds):
+        for name, (around, call) in cases.items():
+            with around():
+                for _ in range(3):
+                    call()
+                torch.cuda.synchronize()
+                start = time.perf_counter_ns()
+                for _ in range(times):
+                    call()
+                took[name].append((time.perf_counter_ns() - start) / times / 1e3)
+    return {name: [round(min(x), 1), round(statistics.median(x), 1)] for name, x in took.items()}
+
+
 def device_ms(call, times=20):
     for _ in range(5):
         call()
@@ -95,6 +137,7 @@ def main():
     out = {"torch": torch.__version__, "headroom": hr.version(), "machine": torch.cuda.get_device_name() if gpu else "cpu"}
     out["overhead"] = [overhead(d) for d in (["cpu", "cuda"] if gpu else ["cpu"])]
     if gpu:
+        out["queueing_us"] = queueing()
         out["attention"] = attention_times()
     print(json.dumps(out, indent=1))
 

@@ -88,6 +88,13 @@ Tensor view(const headroom_tensor& t, const char* name) {
   return out;
 }
 
+std::size_t reach(const Tensor& t) {  // of a view that view() let through: no stride is negative, and nothing overflows
+  if (!t || t.count() == 0) return 0;
+  std::size_t last = 0;
+  for (int i = 0; i < t.shape.rank; ++i) last += std::size_t(t.shape[i] - 1) * std::size_t(t.stride[std::size_t(i)]);
+  return (last + 1) * size_of(t.dtype);
+}
+
 // Elements that share their place would be written over each other. Enough is: a dimension's stride steps over all of the finer ones.
 void check_apart(const Tensor& t, const char* name) {
   if (!t || t.count() == 0) return;
@@ -135,7 +142,7 @@ headroom_attention_call checked_as(headroom_context& c, const Problem& p, Quanti
                                    std::span<const Part> parts, const Arguments& a, Pointers& at) {
   check((a.flags & ~std::uint32_t(HEADROOM_TRUST_POINTERS)) == 0, Code::unsupported, "arguments.flags is {}, this library knows only {}",
         a.flags, int(HEADROOM_TRUST_POINTERS));
-  headroom_attention_call call{c, p, quantise, how, pass, a.flags, parts, {}, {}, a.seed, a.offset};
+  headroom_attention_call call{c, p, quantise, how, pass, a.flags, parts, {}, {}, {}, a.seed, a.offset};
   const auto* bytes = reinterpret_cast<const unsigned char*>(&a);
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const Part& part = parts[i];
@@ -150,6 +157,7 @@ headroom_attention_call checked_as(headroom_context& c, const Problem& p, Quanti
     std::memcpy(&t, bytes + part.at, sizeof t);
     at[i] = t.data;
     call.tensors[i] = view(t, part.name);
+    call.reach[i] = reach(call.tensors[i]);
     if (part.use == Use::written) check_apart(call.tensors[i], part.name);
     check_strides(c, call.tensors[i], part.name);
   }
@@ -213,6 +221,7 @@ void check_places(const headroom_attention_call& call, const Tensors& all) {
   const headroom_context& c = call.context;
   const bool trusted = call.flags & HEADROOM_TRUST_POINTERS;
   const auto parts = call.parts;
+  const auto begin = [&](std::size_t i) { return reinterpret_cast<std::uintptr_t>(all[i].data); };
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const Tensor& t = all[i];
     const char* const name = parts[i].name;
@@ -224,7 +233,8 @@ void check_places(const headroom_attention_call& call, const Tensors& all) {
     check(t.data, Code::bad_argument, "{} has no data (NULL)", name);
     for (std::size_t j = 0; parts[i].use == Use::written && j < parts.size(); ++j) {
       if (i == j || parts[j].use == Use::lent || !all[j] || all[j].count() == 0) continue;
-      if (parts[j].use == Use::written && j < i) continue;  // seen from the other side
+      if (parts[j].use == Use::written && j < i) continue;                                         // seen from the other side
+      if (begin(i) >= begin(j) + call.reach[j] || begin(j) >= begin(i) + call.reach[i]) continue;  // most: one lies behind the other
       if (!Overlap(t, all[j]).any()) continue;
       const bool same = all[j].data == t.data;
       check(parts[j].use != Use::read, Code::bad_argument, "{} is written, and {} {}", name, same ? "is the same memory as" : "overlaps",

@@ -30,6 +30,7 @@ struct headroom_attention_call {
   std::uint32_t flags;
   std::span<const headroom::capi::Part> parts;
   std::array<headroom::Tensor, headroom::capi::most_parts> tensors;  // without data; empty for lent memory
+  std::array<std::size_t, headroom::capi::most_parts> reach;         // bytes from a tensor's data to behind its furthest element
   std::array<std::size_t, headroom::capi::most_parts> lent_bytes;
   std::uint64_t seed, offset;  // dropout's, if no tensor has them
 };

@@ -43,11 +43,13 @@ _CODES = {getattr(torch, name): code for name, code in arrays.CODES.items()}
 _STRUCTS = lib.ForwardArguments, lib.BackwardArguments
 _CREATORS = "headroom_attention_forward_call_create", "headroom_attention_backward_call_create"
 pack = {n: struct.Struct(f"={n}Q").pack for n in (7, 12, 17)}  # pointers of a call: forward and backward, without and with more
-_raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 
 
-def _stream_of(device):
-    return _raw_stream(device.index) if _raw_stream is not None else torch.cuda.current_stream(device).cuda_stream
+def _current_stream(index):
+    return torch.cuda.current_stream(index).cuda_stream
+
+
+_stream_of = getattr(torch._C, "_cuda_getCurrentRawStream", _current_stream)
 
 
 def _in_order(shape):
@@ -64,12 +66,13 @@ ORDERS = (0, 2, 1), (0, 1, 2), (2, 0, 1), (1, 0, 2), (1, 2, 0), (2, 1, 0)
 
 
 class _Ready:
-    """A call of the C interface whose shapes and strides are settled; `copies`: which of the tensors are copied into order before."""
+    """A call of the C interface whose shapes and strides are settled; `copies`: which of the tensors are copied into order before;
+    `o_is_like_q`: in shape and strides."""
 
-    __slots__ = ("__weakref__", "copies", "handle")
+    __slots__ = ("__weakref__", "copies", "handle", "o_is_like_q")
 
     def __init__(self, handle, copies):
-        self.handle, self.copies = handle.value, copies
+        self.handle, self.copies, self.o_is_like_q = handle.value, copies, False
         weakref.finalize(self, lib.library().headroom_attention_call_destroy, handle).atexit = False
 
 
@@ -80,7 +83,7 @@ class _Call:
         (batch, heads, len_q, dim), (k_batch, kv_heads, len_k, dim_v) = shapes
         mask, top_left, window, after, softcap, scale, variant, deterministic, dropout, fp8 = options
         has_sink, documents, pages_of_sequence = with_
-        self.context, self.device, self.heads_first, self.dtype = context, device, heads_first, torch_dtype
+        self.context, self.device, self.index, self.heads_first, self.dtype = context, device, device.index, heads_first, torch_dtype
         self.cuda, self.size = device.type == "cuda", torch_dtype.itemsize
         self.problem = arrays_attention.make_problem(
             (batch, len_q, heads, dim), (k_batch, len_k, kv_heads, dim), NAMES[torch_dtype], "full", scale, variant or "flash",
@@ -96,9 +99,17 @@ class _Call:
             for i in (0, 1)
         ]
         self.more = has_sink or documents > 0 or pages_of_sequence > 0 or dropout != 0
-        o = like(torch.empty((batch, heads, len_q, dim) if heads_first else (batch, len_q, heads, dim), device="meta"), heads_first, dim_v, order)
-        self.o_shape, self.o_stride, self.lse_shape = tuple(o.shape), o.stride(), (batch, heads, len_q)
-        self.one = torch.empty(1, dtype=torch.float32, device=device).expand(self.lse_shape)  # LSE is made like it: the cheapest way to make one
+        self.o_shape, self.o_stride = _shape_and_stride(
+            (batch, heads, len_q, dim_v) if heads_first else (batch, len_q, heads, dim_v), heads_first, order
+        )
+        self.lse_shape = batch, heads, len_q
+        one = torch.empty(1, dtype=torch.float32, device=device)  # LSE and workspaces are made like it: the cheapest way to make one
+        self.one, self.room = one.expand(self.lse_shape), [one.view(torch.uint8)[:1].expand(n) if n else None for n in self.workspace]
+        self.of_q, self.of_k, self.of_v = (  # shape and strides of dq, dk and dv
+            _shape_and_stride((a, n, length, d) if heads_first else (a, length, n, d), heads_first)
+            for a, n, length, d in ((batch, heads, len_q, dim), (k_batch, kv_heads, len_k, dim), (k_batch, kv_heads, len_k, dim_v))
+        )
+        self.o_is_as_dq, self.dk_is_as_dq, self.dv_is_as_dk = self.o_shape == self.of_q[0], self.of_k == self.of_q, self.of_v == self.of_k
         self.ready = {}, {}  # forward and backward, by strides
         self.run = lib.library().headroom_attention_call_run
 
@@ -141,7 +152,9 @@ class _Call:
     def make_ready_forward(self, key, q, k, v, sink, cu_q, cu_k, pages, random):
         o, lse = (self.o_shape, self.o_stride, self.dtype), (self.lse_shape, _in_order(self.lse_shape), torch.float32)
         small = [*_small(sink, cu_q, cu_k), ("pages", pages), _numbers(random)]
-        return self.make_ready(0, key, [("q", q), ("k", k), ("v", v), ("o", o), ("lse", lse), *small], 3)
+        ready = self.make_ready(0, key, [("q", q), ("k", k), ("v", v), ("o", o), ("lse", lse), *small], 3)
+        ready.o_is_like_q = tuple(q.shape) == self.o_shape and key[0] == self.o_stride and 0 not in ready.copies
+        return ready
 
     def forward(self, q, k, v, sink=None, cu_q=None, cu_k=None, pages=None, random=None):
         key = q.stride(), k.stride(), v.stride()
@@ -158,12 +171,13 @@ class _Call:
         if self.cuda:
             if (at_q | at_k | at_v) & 15 and self.misplaced(q, k, v):
                 return self.forward(*self.placed(q, k, v), sink, cu_q, cu_k, pages, random)
-            stream = _stream_of(self.device)
+            stream = _stream_of(self.index)
         else:
             stream = None
-        o = q.new_empty_strided(self.o_shape, self.o_stride)
+        o = torch.empty_like(q) if ready.o_is_like_q else q.new_empty_strided(self.o_shape, self.o_stride)
         lse = torch.empty_like(self.one)
-        held = self.lend(0)  # alive until the call returns; on CUDA torch's allocator keeps it for what the stream was given
+        room = self.room[0]  # what is lent lives until the call returns; on CUDA torch's allocator keeps it for what the stream was given
+        held = None if room is None else torch.empty_like(room) if self.cuda else self.lend(0)
         lent = 0 if held is None else held.data_ptr() + 255 & -256
         if self.more:
             kept = [t if t is None else t.contiguous() for t in (sink, cu_q, cu_k, pages, random)]
@@ -178,12 +192,18 @@ class _Call:
     def backward(self, d_o, dlse, q, k, v, o, lse, sink=None, cu_q=None, cu_k=None, random=None):
         key = d_o.stride(), q.stride(), k.stride(), v.stride(), o.stride(), dlse is None
         lse, dlse = lse.contiguous(), None if dlse is None else dlse.contiguous()
-        made = like(q, self.heads_first), like(k, self.heads_first), like(v, self.heads_first)
+        # empty_like, of a tensor that has these shape and strides, is cheaper than a call that reads them as lists of numbers
+        if key[1] == self.of_q[1] or (self.o_is_as_dq and key[4] == self.of_q[1]):
+            dq = torch.empty_like(q if key[1] == self.of_q[1] else o)
+        else:
+            dq = q.new_empty_strided(*self.of_q)
+        dk = torch.empty_like(dq) if self.dk_is_as_dq else torch.empty_like(k) if key[2] == self.of_k[1] else k.new_empty_strided(*self.of_k)
+        dv = torch.empty_like(dk) if self.dv_is_as_dk else torch.empty_like(v) if key[3] == self.of_v[1] else v.new_empty_strided(*self.of_v)
         dsink = None if sink is None else torch.empty_like(sink, memory_format=torch.contiguous_format)
         ready = self.ready[1].get(key)
         if ready is None:
             tensors = [("q", q), ("k", k), ("v", v), ("o", o), ("d_o", d_o), ("lse", lse), ("dlse", dlse)]
-            tensors += [("dq", made[0]), ("dk", made[1]), ("dv", made[2]), *_small(sink, cu_q, cu_k)]
+            tensors += [("dq", dq), ("dk", dk), ("dv", dv), *_small(sink, cu_q, cu_k)]
             ready = self.make_ready(1, key, [*tensors, ("dsink", dsink), _numbers(random)], 5)
         if ready.copies:
             given = [q, k, v, o, d_o]
@@ -195,12 +215,13 @@ class _Call:
             if (at[0] | at[1] | at[2] | at[3] | at[5]) & 15 and self.misplaced(q, k, v, o, d_o):
                 q, k, v, o, d_o = self.placed(q, k, v, o, d_o)
                 return self.backward(d_o, dlse, q, k, v, o, lse, sink, cu_q, cu_k, random)
-            stream = _stream_of(self.device)
+            stream = _stream_of(self.index)
         else:
             stream = None
-        held = self.lend(1)
+        room = self.room[1]
+        held = None if room is None else torch.empty_like(room) if self.cuda else self.lend(1)
         lent = 0 if held is None else held.data_ptr() + 255 & -256
-        outputs = 0 if dlse is None else dlse.data_ptr(), made[0].data_ptr(), made[1].data_ptr(), made[2].data_ptr(), 0, lent
+        outputs = 0 if dlse is None else dlse.data_ptr(), dq.data_ptr(), dk.data_ptr(), dv.data_ptr(), 0, lent
         if self.more:
             kept = [*[t if t is None else t.contiguous() for t in (sink, cu_q, cu_k)], dsink, random if random is None else random.contiguous()]
             status = self.run(ready.handle, pack[17](*at, *outputs, *[0 if t is None else t.data_ptr() for t in kept]), 17, stream)
@@ -208,14 +229,14 @@ class _Call:
             status = self.run(ready.handle, pack[12](*at, *outputs), 12, stream)
         if status:
             raise lib.failed(status)
-        return (*made, dsink)
+        return dq, dk, dv, dsink
 
     def lend(self, which):
         """Workspace of a pass, or None. A CPU's small ones are kept by the thread: there a call is over when it returns."""
-        size = self.workspace[which]
-        if size == 0 or self.cuda:
-            return torch.empty(size, dtype=torch.uint8, device=self.device) if size else None
-        size += lib.ALIGNMENT
+        room = self.room[which]
+        if room is None or self.cuda:
+            return room if room is None else torch.empty_like(room)
+        size = self.workspace[which] + lib.ALIGNMENT
         if size > _SMALL:
             return torch.empty(size, dtype=torch.uint8, device=self.device)
         held = getattr(_of_thread, "held", None)
@@ -276,14 +297,18 @@ def call_of(q, k, v, sink, cu_q, cu_k, pages, random, *options):
     return _call(context_of(q), q.device, shapes, q.dtype, kept, o.heads_first, tf32_of(o.tf32, q), with_, o.order)
 
 
-def like(t, heads_first, dim=None, order=0):
-    """An output of t's shape (or another head_dim), in one of ORDERS; without heads_first it is in order."""
-    a, b, length, own = t.shape
-    dim = own if dim is None else dim
+def _shape_and_stride(shape, heads_first, order=0):
+    """An output's, in one of ORDERS; without heads_first it is in order."""
     if not heads_first:
-        return t.new_empty((a, b, length, dim))
-    sizes, strides, step = (a, b, length), [0, 0, 0], dim
+        return shape, _in_order([max(n, 1) for n in shape])
+    strides, step = [0, 0, 0], shape[3]
     for at in reversed(ORDERS[order]):
         strides[at] = step
-        step = step * sizes[at]
-    return t.new_empty_strided((a, b, length, dim), (*strides, 1))
+        step = step * shape[at]
+    return shape, (*strides, 1)
+
+
+def like(t, heads_first, dim=None, order=0):
+    """An output of t's shape (or another head_dim), in one of ORDERS; without heads_first it is in order."""
+    shape = (*t.shape[:3], t.shape[3] if dim is None else dim)
+    return t.new_empty_strided(*_shape_and_stride(shape, heads_first, order)) if heads_first else t.new_empty(shape)

@@ -9,27 +9,37 @@ from .transforms import Transformed
 
 
 class _Attention(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, q, k, v, sink, cu_q, cu_k, pages, random, call, ready, options):
-        o, lse = call.run_forward(ready, q, k, v, sink, cu_q, cu_k, pages, random)
-        ctx.save_for_backward(q, k, v, o, lse, sink, cu_q, cu_k, random)
-        ctx.call, ctx.options, ctx.paged = call, options, pages is not None
-        ctx.set_materialize_grads(False)
-        return o, lse
+    """`more`: sink, cu_q, cu_k, pages and random, or nothing. Each argument, each output and each saved tensor costs time: there are few."""
 
     @staticmethod
-    def backward(ctx, d_o, dlse):
+    def forward(ctx, q, k, v, settled, return_lse, *more):
+        call, ready, _ = settled
+        o, lse = call.run_forward(ready, q, k, v, *more)
+        ctx.settled = settled
+        ctx.set_materialize_grads(False)
+        if more:
+            sink, cu_q, cu_k, ctx.pages, random = more
+            more = sink, cu_q, cu_k, random
+        ctx.save_for_backward(q, k, v, o, lse, *more)
+        return (o, lse) if return_lse else o
+
+    @staticmethod
+    def backward(ctx, d_o, dlse=None):
         if d_o is None and dlse is None:
-            return (None,) * 11
-        if ctx.paged:
+            return (None,) * len(ctx.needs_input_grad)
+        q, k, v, o, lse, *more = ctx.saved_tensors
+        if more and ctx.pages is not None:
             raise RuntimeError(NO_PAGES)
-        q, k, v, o, lse, sink, cu_q, cu_k, random = ctx.saved_tensors
         if d_o is None:
             d_o = torch.zeros_like(o)
+        call, _, options = ctx.settled
         if torch.is_grad_enabled():  # second derivatives are wanted: the operator says that there are none
-            *made, dsink = torch.ops.headroom.attention_backward(d_o, dlse, q, k, v, o, lse, sink, cu_q, cu_k, random, *ctx.options)
-            return (*made, None if sink is None else dsink, *(None,) * 7)
-        return (*ctx.call.backward(d_o, dlse, q, k, v, o, lse, sink, cu_q, cu_k, random), *(None,) * 7)
+            dq, dk, dv, dsink = torch.ops.headroom.attention_backward(d_o, dlse, q, k, v, o, lse, *(more or (None,) * 4), *options)
+        else:
+            dq, dk, dv, dsink = call.backward(d_o, dlse, q, k, v, o, lse, *more)
+        if not more:
+            return dq, dk, dv, None, None
+        return dq, dk, dv, None, None, None if more[0] is None else dsink, None, None, None, None
 
 
 try:  # code that intercepts operators must see ours: modes, functorch, tracing
@@ -42,25 +52,29 @@ try:  # code that intercepts operators must see ours: modes, functorch, tracing
 except AttributeError:
     _direct_is_possible = False
     _transforms = any_autocast = None
-_plain = frozenset((torch.Tensor, torch.nn.Parameter))
-plain_or_none = _plain | {type(None)}
-known = {}  # (call, ready, options) of what was asked before, checked then
+plain = frozenset((torch.Tensor, torch.nn.Parameter))
+known = {}  # what was asked before, checked then, and settled
 
 
 def directly(q, k, v):
     return (
         _direct_is_possible
         and not torch.compiler.is_compiling()  # first: compiled code knows no more of what follows
-        and type(q) in _plain
-        and type(k) in _plain
-        and type(v) in _plain
-        and not (q.is_nested or k.is_nested or v.is_nested)
+        and type(q) in plain
+        and type(k) in plain
+        and type(v) in plain
         and _modes[0]() == 0
         and _modes[1]() == 0
         and _transforms() is None
         and _tracing() is None
         and _forward_ad._current_level < 0
     )
+
+
+def keep(known, key, settled):
+    if len(known) >= 4096:
+        known.clear()
+    known[key] = settled
 
 
 def seed_of(q, dropout, seed=None):
@@ -71,25 +85,30 @@ def seed_of(q, dropout, seed=None):
     return torch.randint(0, 1 << 62, (2,), dtype=torch.int64, device=q.device)
 
 
-def run(tensors, options):
-    """o and lse of checked arguments."""
+def run(tensors, options, return_lse=False):
+    """o, or o and lse, of checked arguments."""
     q, k, v, *_ = tensors
     if q.device.type in KINDS and directly(q, k, v):
-        return run_directly(tensors, *settled(tensors, options))
+        return run_directly(settled(tensors, options), return_lse, *tensors)
     if not torch.compiler.is_compiling() and _transforms is not None and (_transforms() is not None or _forward_ad._current_level >= 0):
-        return Transformed.apply(*tensors, *options)
-    return torch.ops.headroom.attention_forward(*tensors, *options)
+        out = Transformed.apply(*tensors, *options)
+    else:
+        out = torch.ops.headroom.attention_forward(*tensors, *options)
+    return out if return_lse else out[0]
 
 
 def settled(tensors, options):
+    """What a call needs each time, for run_directly."""
     call = call_of(*tensors, *options)
     q, k, v, *_ = tensors
     key = q.stride(), k.stride(), v.stride()
     return call, call.ready[0].get(key) or call.make_ready_forward(key, *tensors), options
 
 
-def run_directly(tensors, call, ready, options):
-    q, k, v, sink, *_ = tensors
+def run_directly(settled, return_lse, q, k, v, sink=None, cu_q=None, cu_k=None, pages=None, random=None):
+    call, ready, _ = settled
+    more = (sink, cu_q, cu_k, pages, random) if call.more else ()
     if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad or (sink is not None and sink.requires_grad)):
-        return _Attention.apply(*tensors, call, ready, options)
-    return call.run_forward(ready, *tensors)
+        return _Attention.apply(q, k, v, settled, return_lse, *more)
+    out = call.run_forward(ready, q, k, v, *more)
+    return out if return_lse else out[0]

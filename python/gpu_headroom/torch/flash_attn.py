@@ -28,7 +28,9 @@ def _refuse(function: str, **given: Any) -> None:
 
 def _window(causal: bool, window_size: Tuple[int, int]) -> Window:
     """Our window of flash-attn's; None: none, or causal alone."""
-    before, after = (whole_number(n) for n in window_size)
+    before, after = window_size
+    if type(before) is not int or type(after) is not int:
+        before, after = whole_number(before), whole_number(after)
     if before is None or after is None:
         raise TypeError(f"gpu_headroom.torch.flash_attn: window_size is {window_size!r}: two whole numbers, -1 for an open side")
     after = 0 if causal else after
@@ -67,11 +69,12 @@ def flash_attn_func(
     return_attn_probs: bool = False,
 ) -> Union[torch.Tensor, Probs]:  # fmt: skip
     """q: [batch, len_q, heads, head_dim]; k and v: [batch, len_k, kv_heads, head_dim]. return_attn_probs: (o, lse, None)."""
-    _refuse("flash_attn_func", alibi_slopes=alibi_slopes)
+    if alibi_slopes is not None:
+        _refuse("flash_attn_func", alibi_slopes=alibi_slopes)
     window = _window(causal, window_size)
-    o, lse = attention(q, k, v, dropout_p=dropout_p, is_causal=causal and window is None, scale=softmax_scale, window=window, align="bottom-right", layout="blhd",
-                       return_lse=True, softcap=softcap, deterministic=deterministic)  # fmt: skip
-    return (o, lse, None) if return_attn_probs else o
+    out = attention(q, k, v, dropout_p=dropout_p, is_causal=causal and window is None, scale=softmax_scale, window=window, align="bottom-right", layout="blhd",
+                    return_lse=return_attn_probs, softcap=softcap, deterministic=deterministic)  # fmt: skip
+    return (*out, None) if return_attn_probs else out
 
 
 @overload
@@ -172,9 +175,9 @@ def flash_attn_varlen_func(
     window = _window(causal, window_size)
     if block_table is not None:
         k, v, cu_seqlens_q, cu_seqlens_k = _from_pages(k, v, cu_seqlens_q, cu_seqlens_k, block_table)
-    o, lse = attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, is_causal=causal and window is None,
-                              scale=softmax_scale, window=window, return_lse=True, softcap=softcap, deterministic=deterministic, dropout_p=dropout_p)  # fmt: skip
-    return (o, lse, None) if return_attn_probs else o
+    out = attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, is_causal=causal and window is None, scale=softmax_scale,
+                           window=window, return_lse=return_attn_probs, softcap=softcap, deterministic=deterministic, dropout_p=dropout_p)  # fmt: skip
+    return (*out, None) if return_attn_probs else out
 
 
 @overload

@@ -6,9 +6,9 @@ import torch
 
 from .. import attention as arrays_attention
 from . import masks
-from .calls import call_of, context_of, tf32_of
+from .calls import KINDS, call_of, context_of, tf32_of
 from .checks import cast, check_quantise, checked, checked_seed, listed, options_of, reason_why_not, refuse, whole_number, window_of
-from .direct import any_autocast, directly, known, plain_or_none, run, run_directly, seed_of, settled
+from .direct import any_autocast, directly, keep, known, plain, run, run_directly, seed_of, settled
 from .sdpa import seen_so_far
 
 Window = Union[None, int, Tuple[int, int]]
@@ -145,30 +145,25 @@ def attention(
     if window is not None and type(window) is not int and not is_causal:  # plain numbers: a tensor in the key could be changed
         window = window_of(window)
     key = None
-    if attn_mask is None and not dropout_p and seed is None and directly(q, k, v) and type(sink) in plain_or_none and cu_seqlens_q is None:
-        dtype = q.dtype
-        if q.is_cpu and k.is_cpu and v.is_cpu:
-            device = torch.get_num_threads()
-        elif q.is_cuda and k.is_cuda and v.is_cuda:
-            device = q.device, k.device, v.device, tf32_of(-1, q) if tf32 is None and dtype == torch.float32 else None
-        else:
-            device = None
-        if device is not None and not any_autocast():
+    if (
+        attn_mask is None and not dropout_p and seed is None and cu_seqlens_q is None and (sink is None or type(sink) in plain)
+        and directly(q, k, v) and not any_autocast()
+    ):  # fmt: skip
+        try:
             key = (
-                q.shape, q.stride(), k.shape, k.stride(), v.shape, v.stride(), dtype, k.dtype, v.dtype, device,
-                is_causal, scale, window, align, layout, softcap, tf32, variant, deterministic, enable_gqa, cu_seqlens_k, quantise,
-                type(is_causal), type(window), type(deterministic), type(tf32),  # 1 and True are one key, and not one answer
-                None if sink is None else (sink.shape, sink.dtype, sink.device),
+                q.shape, q.stride(), k.shape, k.stride(), v.shape, v.stride(), q.dtype, k.dtype, v.dtype, q.device, k.device, v.device,
+                is_causal, is_causal is True, deterministic, deterministic is True,  # 1 and True are one key, and not one answer
+                None if window is None else (window, type(window)), None if tf32 is None else (tf32, type(tf32)),
+                scale, align, layout, softcap, variant, enable_gqa, cu_seqlens_k, quantise, None if sink is None else (sink.shape, sink.dtype, sink.device),
+                torch.get_num_threads() if q.is_cpu else tf32_of(-1, q) if tf32 is None and q.dtype == torch.float32 else None,
             )  # fmt: skip
-            try:
-                found = known.get(key)
-            except TypeError:  # something in it is a list, say: looked at below
-                key = found = None
-            if found is not None:
-                if quantise is not None:
-                    check_quantise(quantise, (q, k, v, sink))
-                out = run_directly((q, k, v, None if sink is None else sink.float(), None, None, None, None), *found)
-                return out if return_lse else out[0]
+            found = known.get(key)
+        except (TypeError, RuntimeError):  # something in it is a list, say, or a tensor has no strides: looked at below
+            key = found = None
+        if found is not None:
+            if quantise is not None:
+                check_quantise(quantise, (q, k, v, sink))
+            return run_directly(found, return_lse, q, k, v, None if sink is None else sink.float())
     if key is None and all(isinstance(t, torch.Tensor) for t in (q, k, v)):
         q, k, v = cast([q, k, v])
     tensors = checked(q, k, v, attn_mask, dropout_p, scale, enable_gqa, layout, sink, cu_seqlens_q, cu_seqlens_k)
@@ -176,12 +171,9 @@ def attention(
     if quantise is not None:
         check_quantise(quantise, tensors[:4])
     tensors = (*tensors, None, seed_of(q, dropout_p, checked_seed(seed, dropout_p, q)))
-    if key is not None:
-        if len(known) >= 4096:
-            known.clear()
-        known[key] = settled(tensors, options)
-    out = run(tensors, options)
-    return out if return_lse else out[0]
+    if key is not None and q.device.type in KINDS:
+        keep(known, key, settled(tensors, options))
+    return run(tensors, options, return_lse)
 
 
 def attention_backward(
@@ -401,8 +393,7 @@ def attention_with_cache(
         cu_q, cu_k = _ends("new", q.shape[positions], q, q.shape[positions]), _ends("lengths", lengths, q, room)
     window_or_causal = is_causal and window is None
     options = options_of(window_or_causal, scale, window, "bottom-right", layout, variant, False, tf32, softcap)
-    out = run((q, k_cache, v_cache, sink, cu_q, cu_k, pages, None), options)
-    return out if return_lse else out[0]
+    return run((q, k_cache, v_cache, sink, cu_q, cu_k, pages, None), options, return_lse)
 
 
 def explain(

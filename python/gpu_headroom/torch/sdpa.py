@@ -13,7 +13,7 @@ from .. import library as lib
 from . import masks
 from .calls import KINDS, ORDERS
 from .checks import cast, options_of, reason_why_not
-from .direct import any_autocast, directly, run, run_directly, seed_of, settled
+from .direct import any_autocast, directly, keep, run, run_directly, seed_of, settled
 from .imports import when_imported
 from .transforms import NO_FORWARD_MODE
 
@@ -80,22 +80,26 @@ def _imported_names():
     return sorted(found)
 
 
+_flash_is_on, _efficient_is_on, _cudnn_is_on = (  # C's own where torch has it by this name: a call each less
+    getattr(torch._C, f"_get_{name}_sdp_enabled", getattr(torch.backends.cuda, f"{name}_sdp_enabled")) for name in ("flash", "mem_efficient", "cudnn")
+)
+
+
 def _on():
     """Which of torch's fused kernels may run: flash, efficient, cuDNN."""
-    cuda = torch.backends.cuda
-    return cuda.flash_sdp_enabled(), cuda.mem_efficient_sdp_enabled(), cuda.cudnn_sdp_enabled()
+    return _flash_is_on(), _efficient_is_on(), _cudnn_is_on()
 
 
-def _chosen(but_fused):
+def _chosen(but_fused, on):
     """The sentence for a choice that the user made among torch's kernels, by sdpa_kernel or a switch; None where several fused ones may run,
-    and with `but_fused` where one may."""
-    cuda = torch.backends.cuda
-    fused = [name for name, on in zip(("flash", "efficient", "cuDNN"), _on()) if on]
-    if len(fused) > (0 if but_fused else 1):
+    and with `but_fused` where one may. `on`: what _on() says."""
+    if sum(on) > (0 if but_fused else 1):
         return None
+    fused = [name for name, may in zip(("flash", "efficient", "cuDNN"), on) if may]
     if fused:
         return f"torch's {fused[0]} attention was chosen (sdpa_kernel), and no other fused one"
-    return "torch's math attention was chosen (sdpa_kernel)" if cuda.math_sdp_enabled() else "none of torch's kernels may run (sdpa_kernel)"
+    math = torch.backends.cuda.math_sdp_enabled()
+    return "torch's math attention was chosen (sdpa_kernel)" if math else "none of torch's kernels may run (sdpa_kernel)"
 
 
 def _at_trace(function):
@@ -105,9 +109,9 @@ def _at_trace(function):
 
 
 def _settings():
-    """(tf32, what _chosen says) of the innermost replacement; tf32 False without one, in code that kept our function."""
-    inner = _replacing[-1] if _replacing else None
-    return (False, _chosen(False)) if inner is None else (inner.tf32, _chosen(inner.even_if_chosen))
+    """(tf32, what _chosen says, what _on says) of the innermost replacement; tf32 False without one, in code that kept our function."""
+    inner, on = _replacing[-1] if _replacing else None, _on()
+    return (False, _chosen(False, on), on) if inner is None else (inner.tf32, _chosen(inner.even_if_chosen, on), on)
 
 
 _settings_at_trace = _at_trace(lambda: _settings())
@@ -234,31 +238,31 @@ def _order_as_torchs(q, k, v, attn_mask, is_causal, scale, enable_gqa):
     return ORDERS.index(tuple(sorted(range(3), key=lambda d: -strides[d])))
 
 
-_known = {}  # (call, ready, options) of what was asked before
+_known = {}  # what was asked before, settled
 
 
 def _sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
     compiling = torch.compiler.is_compiling()
     seen = None if compiling or not _replacing else _replacing[-1]
     given = query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa
-    tf32, chosen = _settings_at_trace() if compiling else _settings()
+    tf32, chosen, on = _settings_at_trace() if compiling else _settings()
     if not compiling and _forward_ad._current_level >= 0:
         chosen = NO_FORWARD_MODE
     if chosen is not None:
         return _leave(chosen, seen, *given)
     known_as = None
     if attn_mask is None and not dropout_p and directly(query, key, value) and not any_autocast():
-        known_as = (
-            query.shape, query.stride(), key.shape, key.stride(), value.shape, value.stride(), query.dtype, key.dtype, value.dtype,
-            query.device, key.device, value.device, torch.get_num_threads() if query.is_cpu else None, is_causal, type(is_causal), scale,
-            enable_gqa, torch.are_deterministic_algorithms_enabled(), tf32, query.is_cuda and _on(),
-        )  # fmt: skip
         try:
+            known_as = (
+                query.shape, query.stride(), key.shape, key.stride(), value.shape, value.stride(), query.dtype, key.dtype, value.dtype,
+                query.device, key.device, value.device, is_causal, is_causal is True, scale, enable_gqa, tf32, on,
+                torch.are_deterministic_algorithms_enabled(), torch.get_num_threads() if query.is_cpu else None,
+            )  # fmt: skip
             found = _known.get(known_as)
-        except TypeError:
+        except (TypeError, RuntimeError):  # something in it is a list, say, or a tensor has no strides
             known_as = found = None
         if found is not None:
-            o = run_directly((query, key, value, None, None, None, None, None), *found)[0]
+            o = run_directly(found, False, query, key, value)
             if seen is not None:
                 seen.served += 1
             return o
@@ -293,11 +297,9 @@ def _sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, sca
                          dropout=dropout_p)  # fmt: skip
     tensors = (q, k, v, None, cu_q, cu_k, None, seed_of(q, dropout_p))
     try:
-        o = run(tensors, options)[0]
+        o = run(tensors, options)
         if known_as is not None and dims == 4 and q is query and k is key and v is value and q.device.type in KINDS:
-            if len(_known) >= 4096:
-                _known.clear()
-            _known[known_as] = settled(tensors, options)
+            keep(_known, known_as, settled(tensors, options))
     except lib.Error as refused:  # no kernel for this device, no driver, no GPU kernels beside the library
         if refused.status != "unsupported":
             raise
