@@ -31,9 +31,10 @@ TEST_F(ModelProgram, BadInputGetsOneLine) {
   refused("memory model --keep host:0", 2, "N is 1 or more");
   refused("memory model --softmax composed --adam fused", 2, "--softmax, --adam: only with --as pytorch");
   refused("memory attention --upstream sum", 2, "--upstream: only with --as pytorch");
-  if (cuda_device_count() == 0)
-    EXPECT_TRUE(answer("memory attention --len 1024 --memory 24")["answer"].get<std::string>().starts_with(
-        "On a GPU of 24.0 GiB (else as an NVIDIA H200): "));
+  if (cuda_device_count() == 0) {
+    const std::string here = answer("memory attention --len 1024 --memory 24")["answer"];
+    EXPECT_TRUE(here.starts_with("On a GPU of 24.0 GiB (else as an NVIDIA H200): ")) << here;
+  }
   for (const std::string serving : {"memory model --phase inference", "plan --phase inference"}) {
     refused(serving + " --keep input --masters halves", 2, "has no backward pass; leave --keep, --masters out");
     refused(serving + " --moments half", 2, "leave --moments out");

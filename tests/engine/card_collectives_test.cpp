@@ -89,7 +89,9 @@ TEST(CardCollectives, ACallOnAGpuAndOneOnTheHostAreDifferentCalls) {
   dist::as_threads(2, [&](dist::Comm& comm) {
     Collectives calls(comm);
     float x = 1;
-    if (comm.rank() == 0) EXPECT_THROW(calls.next_on({}), Error);  // no GPU was joined: no collective call, and none is begun
+    if (comm.rank() == 0) {  // no GPU was joined: no collective call, and none is begun
+      EXPECT_THROW(calls.next_on({}), Error);
+    }
     calls.join_gpus([&] { return std::make_unique<CardCollectives>(dist::Cards::over(comm, 1 << 16), 0); });
     calls.join_gpus([]() -> std::unique_ptr<CardCollectives> { throw Error(Code::bad_argument, "joined twice"); });
     if (comm.rank() == 0) calls.next_on({});

@@ -15,7 +15,7 @@ struct Forecast {
   std::optional<std::uint64_t> memory_bytes{};
   int gpus = 0;            // 0: as many as the program's launcher is told, else 1
   std::int64_t steps = 0;  // 0: until two steps agree
-  std::string largest, sweep;
+  std::string largest{}, sweep{};
   double host_speed = 1;  // beside the host that was measured
   bool tries = false, check = false;
   Device device;
