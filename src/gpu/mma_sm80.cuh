@@ -87,4 +87,12 @@ __device__ __forceinline__ void multiply(float* d, const std::uint32_t (&a)[4], 
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+template <class T>  // d = a · b
+__device__ __forceinline__ void multiply_first(float* d, const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
+  static_assert(std::is_same_v<T, float>);
+  asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%10,%10,%10};"
+               : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(0.f));
+}
+
 }  // namespace headroom::warp

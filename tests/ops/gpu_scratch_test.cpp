@@ -94,12 +94,32 @@ TEST(GpuScratch, OfDecodingIsTwoPartsOfAClusterWhereUnitsAreCut) {
   p.page = 0, p.len_q = 17;
   EXPECT_NE(chosen(h200()), "flash_decode");
   p.len_q = 1, p.precision = {DType::f32};
-  EXPECT_EQ(chosen(h200()), "flash_simt");
+  EXPECT_EQ(chosen(h200()), "flash_sm80_fp32");
   p.precision = {DType::f16}, p.heads = 96, p.kv_heads = 1;  // 96 rows: enough to be bound by products
   EXPECT_EQ(chosen(h200()), "flash_sm90");
   p.page = 16;  // which flash_sm90 does not serve
   EXPECT_EQ(choose(p, h200(), "", Pass::forward).name, "flash_decode");
   EXPECT_EQ(bytes(), 0u);
+}
+
+// fp32 by three products of tf32, where tf32 is known to be fast; by flash_simt on other cards, and where dropout or a scale below 0 is asked.
+TEST(GpuScratch, OfFp32IsTheSameByEitherKernel) {
+  using namespace attention;
+  Problem p;
+  p.batch = 2, p.heads = 4, p.kv_heads = 2, p.len_q = 300, p.len_k = 500, p.head_dim = 128, p.mask = Mask::causal();
+  p.precision = {DType::f32};
+  const auto chosen = [&](const char* card) { return choose(p, device_described(card), "flash", Pass::backward).name; };
+  for (const char* card : {"a100", "h100", "h200"}) EXPECT_EQ(chosen(card), "flash_sm80_fp32") << card;
+  EXPECT_EQ(chosen("rtx4090"), "flash_simt");
+  for (const Pass pass : {Pass::forward, Pass::backward})
+    EXPECT_EQ(workspace_bytes(*variant_named("flash_sm80_fp32"), p, h200(), pass, 1),
+              workspace_bytes(*variant_named("flash_simt"), p, h200(), pass, 1));
+  p.scale = -1.0f;
+  EXPECT_EQ(chosen("h200"), "flash_simt");
+  p.scale = std::nullopt, p.dropout = 0.1f;
+  EXPECT_EQ(chosen("h200"), "flash_simt");
+  p.dropout = 0, p.precision.math = Math::tf32;
+  EXPECT_EQ(chosen("h200"), "flash_sm80");
 }
 
 TEST(Doors, RefuseTensorsThatDoNotFitTogether) {

@@ -102,15 +102,25 @@ struct RowsWithin {
       total += __shfl_xor_sync(~0u, total, 1);
       total += __shfl_xor_sync(~0u, total, 2);
       const bool empty = maximum[r] == -INFINITY;
-      result.inverse[r] = empty ? 0 : __fdividef(1, total);  // a NaN stays one
-      result.lse[r] = empty ? -INFINITY : (maximum[r] * scale + (__log2f(total) - Range::lift)) * std::numbers::ln2_v<float>;
+      if constexpr (Range::exact) {
+        result.inverse[r] = empty ? 0 : 1 / total;
+        result.lse[r] = empty ? -INFINITY : (__fmul_rn(maximum[r], scale) + log2f(total)) * std::numbers::ln2_v<float>;
+      } else {
+        result.inverse[r] = empty ? 0 : __fdividef(1, total);  // a NaN stays one
+        result.lse[r] = empty ? -INFINITY : (maximum[r] * scale + (__log2f(total) - Range::lift)) * std::numbers::ln2_v<float>;
+      }
     }
     return result;
   }
 };
 struct WideRange {  // weights up to 2^8: no more rounding in floating point, far from overflow
   static constexpr float slack = 8, lift = 0;
+  static constexpr bool exact = false;
 };
 using Rows = RowsWithin<WideRange>;
+struct ExactRange : WideRange {  // sum and logarithm of a row as exact as fp32 has them
+  static constexpr bool exact = true;
+};
+using ExactRows = RowsWithin<ExactRange>;
 
 }  // namespace headroom::attention

@@ -1,7 +1,7 @@
-// flash_simt and flash_sm80, host side: what they serve, scratch, launches.
+// flash_simt, flash_sm80 and flash_sm80_fp32, host side: what they serve, scratch, launches.
 //
-// flash_simt: fp32 in exact arithmetic. flash_sm80: bf16, fp16, and fp32 multiplied as tf32. Any head dim up to 256 (padded in shared
-// memory to 32, 64, 128 or 256), any strides, any mask. Backward recomputes the scores in two kernels (three past head dim 128): one block per
+// flash_simt: fp32 in exact arithmetic. flash_sm80: bf16, fp16, and fp32 multiplied as tf32. flash_sm80_fp32: fp32 as three products of tf32; its
+// backward is flash_simt's. Any head dim up to 256 (padded in shared memory to 32, 64, 128 or 256), any strides, any mask. Backward recomputes the scores in two kernels (three past head dim 128): one block per
 // tile of queries for dQ, one per tile of keys for dK and dV, so no sums meet in memory and the same bits come out every time. Unless
 // `deterministic` asks for that, fp32 storage up to head dim 128 is served by one kernel, a block per tile of keys, which adds its parts of dQ as they come.
 // Workspace: none forward, 8 bytes per row and head backward.
@@ -101,6 +101,18 @@ struct Sm80 {
   }
 };
 
+struct Sm80InParts {  // forward, without dropout
+  template <int dim>
+  using Forward = Sm80PartsForward<dim>;
+  template <int dim>
+  using ForwardTight = Sm80PartsForwardTight<dim>;
+  static constexpr const char* forward_name = "attention.flash_sm80_fp32.forward";
+  template <class Tiles, bool drops>
+  static void forward(const ForwardArgs& a, cudaStream_t s) {
+    beside::call<sm80::start_forward<Tiles, drops>>(a, s);
+  }
+};
+
 // The narrower of keys and values is padded to the other's tile: its columns are zeros in shared memory.
 template <class Body>
 void with_dim(const Problem& p, Body&& body) {
@@ -133,12 +145,13 @@ void with_dropping_dim(const Problem& p, Body&& body) {
 // whether they are those of dropout.
 template <class Family, class Body>
 void with_forward_tiles(const Problem& p, const Device& device, Body&& body) {
-  if (p.dropout != 0)
-    return with_dropping_dim(p, [&]<int dim>() {
-      using Tiles = typename Family::template DroppingForward<dim>;
-      static_assert(forward_shared_bytes<Tiles>() <= least_shared_bytes);
-      body.template operator()<Tiles, true>();
-    });
+  if constexpr (requires { typename Family::template DroppingForward<64>; })
+    if (p.dropout != 0)
+      return with_dropping_dim(p, [&]<int dim>() {
+        using Tiles = typename Family::template DroppingForward<dim>;
+        static_assert(forward_shared_bytes<Tiles>() <= least_shared_bytes);
+        body.template operator()<Tiles, true>();
+      });
   with_dim(p, [&]<int dim>() {
     using Tiles = typename Family::template Forward<dim>;
     if constexpr (forward_shared_bytes<Tiles>() > least_shared_bytes)
@@ -320,6 +333,18 @@ Support simt_supports(const Problem& p, const Device& device, Pass pass) {
 }
 void simt_forward(const Problem& p, const Forward& t, Context& ctx) { forward_with<Simt>(p, t, ctx); }
 void simt_backward(const Problem& p, const Backward& t, Context& ctx) { backward_with<Simt>(p, t, ctx); }
+
+// Three products of tf32 have to be faster than one of fp32: so they are where the matrix units' tf32 is four times as fast as fp32 at least, which
+// the desktop cards' is not.
+Support sm80_fp32_supports(const Problem& p, const Device& device, Pass pass) {
+  if (Support s = simt_supports(p, device, pass); !s) return s;
+  if (architecture_of(device.sm).tf32_flops < 1024)
+    return Support::no(fmt::format("the tf32 units of {} are not known to be faster", called(device.sm)));
+  if (Support s = asks_no_more_than(p, {.softcap = true, .sink = true, .documents = true, .dim_v = true, .pages = true}); !s) return s;
+  if (p.scale_or_default() <= 0) return Support::no(fmt::format("needs a positive scale, it is {}", p.scale_or_default()));
+  return {};
+}
+void sm80_fp32_forward(const Problem& p, const Forward& t, Context& ctx) { forward_with<Sm80InParts>(p, t, ctx); }
 
 Support sm80_supports(const Problem& p, const Device& device, Pass pass) {
   if (Support s = on_cuda(p, device, pass); !s) return s;

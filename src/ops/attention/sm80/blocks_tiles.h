@@ -58,7 +58,8 @@ template <class Type, int head_dim, int warp_count, int row_count, int column_co
 struct Sm80Tiles {
   using T = Type;
   static constexpr int dim = head_dim, warps = warp_count, rows = row_count, columns = column_count, extra_bytes = 0;
-  static constexpr bool turned = false;
+  static constexpr bool turned = false, in_parts = false;
+  static constexpr int steps_s = 0, steps_o = 0, unroll = 0, blocks = 0;
 };
 template <class T, int dim>
 struct Sm80Forward;
@@ -95,5 +96,27 @@ template <class T, int dim>
 struct Sm80BackwardTight;
 template <>
 struct Sm80BackwardTight<float, 256> : Sm80Tiles<float, 256, 2, 32, 16> {};
+
+// The same for fp32 in two parts, three tf32 products for each (sm80_parts.cuh). `steps_s`, `steps_o`: so many steps of 8 are summed by the unit,
+// from 0, for S and for O; `unroll`: of those of S, so many side by side.
+template <int head_dim, int warp_count, int row_count, int column_count, int of_s = 1, int of_o = 4, int side_by_side = 2, int at_once = 0>
+struct Sm80Parts : Sm80Tiles<float, head_dim, warp_count, row_count, column_count> {
+  static constexpr bool in_parts = true;
+  static constexpr int steps_s = of_s, steps_o = of_o, unroll = side_by_side, blocks = at_once;
+};
+template <int dim>
+struct Sm80PartsForward;
+template <>
+struct Sm80PartsForward<32> : Sm80Parts<32, 4, 128, 64> {};
+template <>
+struct Sm80PartsForward<64> : Sm80Parts<64, 4, 128, 32> {};
+template <>
+struct Sm80PartsForward<128> : Sm80Parts<128, 4, 128, 32> {};
+template <>
+struct Sm80PartsForward<256> : Sm80Parts<256, 8, 128, 32> {};
+template <int dim>
+struct Sm80PartsForwardTight;
+template <>
+struct Sm80PartsForwardTight<256> : Sm80Parts<256, 4, 64, 16, 1, 2> {};
 
 }  // namespace headroom::attention

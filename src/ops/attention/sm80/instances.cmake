@@ -17,6 +17,8 @@ headroom_instances(headroom_block_instances flash_sm80_tf32 ops/attention/sm80/s
   DROPPING_FORWARD "Sm80Forward<float, 64>" "Sm80Forward<float, 128>" "Sm80ForwardTight<float, 256>"
   DROPPING_BACKWARD "Sm80Backward<float, 64>" "Sm80Backward<float, 128>" WANTS_DROPPING ${gradients_together}
   DROPPING_WIDE "Sm80BackwardTight<float, 256>")
+headroom_instances(headroom_block_instances flash_sm80_fp32 ops/attention/sm80/sm80.cuh headroom::attention::blocks::sm80
+  FORWARD Sm80PartsForward<32> Sm80PartsForward<64> Sm80PartsForward<128> Sm80PartsForward<256> Sm80PartsForwardTight<256>)
 foreach(name_and_type "bf16 __nv_bfloat16" "fp16 __half")
   separate_arguments(name_and_type)
   list(GET name_and_type 0 name)

@@ -3,6 +3,7 @@
 #include <numbers>
 
 #include "gpu/launch.cuh"
+#include "ops/attention/sm80/sm80_parts.cuh"
 #include "ops/attention/sm80/sm80_products.cuh"
 #include "ops/attention/softmax.cuh"
 
@@ -14,7 +15,7 @@ constexpr float log2e = std::numbers::log2e_v<float>;
 //   reads   Q once, K and V once per block (from L2)     writes  O, LSE
 //   numerics  fp32 scores and sums; P rounded to T (or tf32) as an operand     needs  scale > 0     limit  shared memory, then matrix units
 template <class Tiles, Asks asks>
-__global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_sm80(const __grid_constant__ ForwardArgs a) {
+__global__ void __launch_bounds__(32 * Tiles::warps, Tiles::blocks) attention_fwd_sm80(const __grid_constant__ ForwardArgs a) {
   using S = Asking<Shape<Tiles, false>, asks>;
   using T = typename S::T;
   constexpr bool more = S::more;
@@ -27,13 +28,16 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_sm80(const __
   const int lane = threadIdx.x % 32, warp_row = threadIdx.x / 32 * 16 * S::high;
 
   float o[S::high][S::outputs] = {};
-  Rows state[S::high];
+  std::conditional_t<S::in_parts, ExactRows, Rows> state[S::high];
   const bool capped = more && a.cap != 0;
   const float scale = capped ? log2e : a.scale * log2e;
   float s[S::high][S::scores];
   const DrawsIf<S::drops> draws(a.dropout);
   const auto scores = [&](int tile) {
-    rows_times_rows<S>(s, q + warp_row * S::row_pitch, k);
+    if constexpr (S::in_parts)
+      rows_times_rows_in_parts<S>(s, q + warp_row * S::row_pitch, k);
+    else
+      rows_times_rows<S>(s, q + warp_row * S::row_pitch, k);
 #pragma unroll
     for (int m = 0; m < S::high; ++m) {
       if (capped)
@@ -65,7 +69,13 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_sm80(const __
     }
   };
   walk.pass(
-      k, v, [&] { walk.fetch_rows(q, a.q, a.head_dim); }, scores, [&] { scores_times_rows<S>(o, s, v); });
+      k, v, [&] { walk.fetch_rows(q, a.q, a.head_dim); }, scores,
+      [&] {
+        if constexpr (S::in_parts)
+          scores_times_rows_in_parts<S>(o, s, v);
+        else
+          scores_times_rows<S>(o, s, v);
+      });
   report_nan<more>(o, a.not_numbers);
 
 #pragma unroll

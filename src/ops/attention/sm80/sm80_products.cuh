@@ -16,9 +16,11 @@ struct Shape {
   static constexpr int high = rows / warps / 16;                 // blocks of 16 rows that a warp has
   static constexpr int scores = columns / 2, outputs = dim / 2;  // a lane's part of 16 rows
   static constexpr int depth = warp::depth<T>, row_pitch = pitch<T>(dim), p_pitch = pitch<T>(columns);
-  static constexpr bool rounds = sizeof(T) == 4;                // what has been fetched, to tf32
+  static constexpr int steps_s = Tiles::steps_s, steps_o = Tiles::steps_o, unroll = Tiles::unroll;
+  static constexpr bool in_parts = Tiles::in_parts;             // fp32 as three tf32 products: sm80_parts.cuh
+  static constexpr bool rounds = sizeof(T) == 4 && !in_parts;   // what has been fetched, to tf32
   static constexpr bool in_fours = backward && sizeof(T) == 4;  // a lane's values
-  static_assert(rows % (16 * warps) == 0 && columns % 16 == 0);
+  static_assert(rows % (16 * warps) == 0 && columns % 16 == 0 && !(in_parts && backward));
 };
 
 // s = rows of `a` times rows of `b`, transposed; a points to the warp's first row.
