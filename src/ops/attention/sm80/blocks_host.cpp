@@ -1,9 +1,10 @@
 // flash_simt, flash_sm80 and flash_sm80_fp32, host side: what they serve, scratch, launches.
 //
 // flash_simt: fp32 in exact arithmetic. flash_sm80: bf16, fp16, and fp32 multiplied as tf32. flash_sm80_fp32: fp32 as three products of tf32; its
-// backward is flash_simt's. Any head dim up to 256 (padded in shared memory to 32, 64, 128 or 256), any strides, any mask. Backward recomputes the scores in two kernels (three past head dim 128): one block per
-// tile of queries for dQ, one per tile of keys for dK and dV, so no sums meet in memory and the same bits come out every time. Unless
-// `deterministic` asks for that, fp32 storage up to head dim 128 is served by one kernel, a block per tile of keys, which adds its parts of dQ as they come.
+// backward is flash_simt's. Any head dim up to 256 (padded in shared memory to 32, 64, 128 or 256), any strides, any mask. Backward
+// recomputes the scores in two kernels (three past head dim 128): one block per tile of queries for dQ, one per tile of keys for dK and dV, so no
+// sums meet in memory and the same bits come out every time. Unless `deterministic` asks for that, fp32 storage up to head dim 128 is served by one
+// kernel, a block per tile of keys, which adds its parts of dQ as they come.
 // Workspace: none forward, 8 bytes per row and head backward.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
