@@ -21,7 +21,7 @@ from attention_gpu import DTYPES, Ours
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 
-VARIANTS = ("flash_sm90", "flash_sm80", "flash_simt", "plain_cuda")
+VARIANTS = ("flash_sm90", "flash_sm80", "flash_sm80_fp32", "flash_simt", "plain_cuda")
 PEERS = {"flash": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION, "efficient": SDPBackend.EFFICIENT_ATTENTION}
 PRECISIONS = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32, "tf32": torch.float32}
 GRADIENTS = {"dq": "q", "dk": "k", "dv": "v"}

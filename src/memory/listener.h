@@ -14,10 +14,11 @@ struct Sides {
 
 // What a card's time depends on beside the formula.
 struct OnCard {
-  int launches = 1;    // kernels, each begun after the one before
-  double again = 0;    // bytes that are read a second time
-  double in_turn = 0;  // operations in FP32 that do not run beside the others
-  bool older = false;  // attention by kernels of an architecture before the card's own
+  int launches = 1;       // kernels, each begun after the one before
+  double again = 0;       // bytes that are read a second time
+  double in_turn = 0;     // operations in FP32 that do not run beside the others
+  bool older = false;     // attention by kernels of an architecture before the card's own
+  int tf32_products = 0;  // each product of FP32 is so many of tf32, whose ceiling limits them
   double units_us =
       0;  // how long Hopper's units compute at their full clock, where its kernels were timed (bench/lab/kernel_times.md); 0: they were not
 };

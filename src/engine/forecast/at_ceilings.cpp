@@ -125,6 +125,10 @@ double rounding_flops(Moments m) { return m == Moments::eight ? 236 : 223; }
 
 constexpr double in_cache_bytes = 40e6;  // what was just read is found again in the second-level cache, at twice memory's rate at least
 
+// Factors of FP32's attention were fitted with flash_simt. An H200's flash_sm80_fp32 reaches 0.46 of its ceiling in full rows of 4096 at head dims
+// 64 and 128, where flash_simt reaches 0.82 to 0.85 of FP32's (bench/lab/attention_fp32.md).
+constexpr double of_tf32_products = 1.8;
+
 }  // namespace
 
 double older_over_ceiling(const OpCall& op) { return older_kernel(op).over_ceiling; }
@@ -166,7 +170,8 @@ double ceiling_ms(const OpCall& op, const Recipe& r, const Ceilings& c, int unit
   };
   if (op.work == Work::matmul) return ms_if({1, at_a_higher_clock(remembered_tiled(s, units), r.precision.dtype == DType::f32 ? 1 : 2)});
   if (op.cost.on_card.older) return ms_if({1, padded(s.k) * older_attention(op, r, units)});
-  const Longer longer = tiled_attention(op, r, units);
+  Longer longer = tiled_attention(op, r, units);
+  if (op.cost.on_card.tf32_products > 0) longer.computes *= of_tf32_products;
   return ms_if(longer) + again_ms * longer.moves;
 }
 

@@ -183,8 +183,10 @@ Known known_of(const OpCall& op, const OpTimes& t) {
   switch (op.work) {
     case Work::matmul: return t.by_other_precisions ? Known::derived_product : Known::product;
     case Work::attention:
-    case Work::attention_parts:
-      return op.cost.on_card.older || (t.over_units && size_of(op.precision.dtype) == 4) ? Known::older_attention : Known::attention;
+    case Work::attention_parts: {
+      const bool older = op.cost.on_card.older || op.cost.on_card.tf32_products > 0;
+      return older || (t.over_units && size_of(op.precision.dtype) == 4) ? Known::older_attention : Known::attention;
+    }
     case Work::loss: return Known::loss;
     case Work::update: return Known::update;
     case Work::rounding_update: return Known::rounding_update;

@@ -131,7 +131,8 @@ void add_totals(const Trace& t, const Recipe& recipe, const Device& device, Fore
 double roofline_ms(const OpCall& s, Precision of_model, const Ceilings& ceilings) {
   Precision p = s.precision;
   if (p.dtype == DType::f32) p.math = of_model.math;
-  const double rate = ceilings.of(p);
+  const int products = s.cost.on_card.tf32_products;
+  const double rate = products > 0 && ceilings.tf32_flops > 0 ? ceilings.tf32_flops / products : ceilings.of(p);
   const double arithmetic = rate > 0 ? s.cost.flops / rate : 0,
                traffic = ceilings.copy_bytes_per_s > 0 ? s.cost.bytes / ceilings.copy_bytes_per_s : 0,
                link = ceilings.link_bytes_per_s > 0 ? s.cost.link_bytes / ceilings.link_bytes_per_s : 0;

@@ -176,7 +176,9 @@ Taken taken(const OpCall& op, const Recipe& r, double copy_bytes_per_s, int unit
   Precision p = op.precision;
   if (p.dtype == DType::f32) p.math = r.precision.math;
   const bool in_tiles = op.work == Work::matmul || op.work == Work::attention || op.work == Work::attention_parts;
-  t.joules = (in_tiles ? op.cost.flops * joules_a_flop(p) : 0) + op.cost.bytes * joules_a_byte;
+  const int products = op.cost.on_card.tf32_products;
+  const double of_flop = products > 0 ? products * joules_a_flop({DType::f32, Math::tf32}) : joules_a_flop(p);
+  t.joules = (in_tiles ? op.cost.flops * of_flop : 0) + op.cost.bytes * joules_a_byte;
   return t;
 }
 

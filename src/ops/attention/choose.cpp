@@ -21,7 +21,7 @@ constexpr Variant table[] = {
      nothing_saved, sm90_fp8_forward, no_backward},
     {"flash_sm80", "flash", "CUDA from sm_80 on: cp.async, mma.sync; bf16, fp16 and tf32", true, sm80_supports, nothing_saved, sm80_forward,
      sm80_backward},
-    {"flash_sm80_fp32", "flash", "CUDA cards with fast tf32: fp32 as three products of tf32, errors as of fp32; backward is flash_simt's",
+    {"flash_sm80_fp32", "flash", "CUDA cards with fast tf32: fp32 as three products of tf32, errors below fp32's; backward is flash_simt's",
      true, sm80_fp32_supports, nothing_saved, sm80_fp32_forward, simt_backward},
     {"flash_simt", "flash", "CUDA: exact fp32 on the ordinary cores, no tf32", true, simt_supports, nothing_saved, simt_forward,
      simt_backward},

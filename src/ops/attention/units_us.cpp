@@ -53,6 +53,18 @@ double sm80_us(const Problem& p, Pass pass, const Device& device) {
   return walk_us(p, in_16_bits ? capped : in_tf32, device.units);
 }
 
+// From 4096 blocks of 1024 to 16 384 keys on, fitted to an H200 (bench/lab/attention_fp32.md). `alone` is a guess: half as long again as a block
+// takes of a full unit; no call with few blocks was timed.
+double sm80_fp32_us(const Problem& p, const Device& device) {
+  if (!timed(p, device)) return 0;
+  const std::int64_t dim = std::max(p.head_dim, p.value_dim());
+  return walk_us(p,
+                 dim <= 32   ? WalkedBlocks{5, 0.055, 0.0361, 2.2, 128}
+                 : dim <= 64 ? WalkedBlocks{5, 0.103, 0.0683, 2.2, 128}
+                             : WalkedBlocks{5, 0.2, 0.1365, 3.7, 128},
+                 device.units);
+}
+
 double sm90_backward_us(const Problem& p, const Device& device) {
   if (!timed(p, device) || p.softcap != 0) return 0;
   if (narrow(p)) return walk_us(p, {17.5, 0.0199, 0.0103, 2, 64, 1}, device.units);

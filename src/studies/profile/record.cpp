@@ -59,8 +59,10 @@ Record one_profile(const Profile& p, const ProfileResult& result, bool for_peopl
     if (for_people) shorten(table);
     r.add(Part{std::move(table)});
     if (passed)
-      r.add(Part{
-          Note{"Above 100 % of a roof: its tensors came from a cache, or the ceiling was measured while the machine was busy.", false}});
+      r.add(Part{Note{
+          "Above 100 % of a roof: its tensors came from a cache, or the ceiling was measured while the machine was busy; or it is FP32 "
+          "attention by products of tf32 (flash_sm80_fp32).",
+          false}});
   }
   if (for_people) {
     if (const std::string chart = tables.roofline_chart(); !chart.empty()) r.add(Part{Note{chart, false}});

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "gpu/architecture.h"
 #include "studies/profile/profile.h"
 
@@ -18,11 +20,13 @@ TensorWork work_of(const Profile& p, const ProfileResult& r) {
     const auto& place = places[std::size_t(s.mark)];
     if (place.cost_of < 0 || (place.work != Work::matmul && place.work != Work::attention)) continue;
     Precision precision = place.precision;
-    if (precision.dtype == DType::f32) precision.math = r.precision.math;
+    const Cost& cost = p.timeline.marks[std::size_t(place.cost_of)].region.cost;
+    const int products = cost.on_card.tf32_products;
+    if (precision.dtype == DType::f32) precision.math = products > 0 ? Math::tf32 : r.precision.math;
     const double each = flops_per_cycle(architecture_of(r.device.sm), precision);
     if (each == 0 || counted[std::size_t(s.step)][std::size_t(place.cost_of)]) continue;
     counted[std::size_t(s.step)][std::size_t(place.cost_of)] = true;
-    const double flops = p.timeline.marks[std::size_t(place.cost_of)].region.cost.flops;
+    const double flops = cost.flops * std::max(1, products);
     w.flops += flops;
     w.cycles += flops / each;
     if (const double ceiling = r.ceilings.of(precision); ceiling > 0) w.ceiling_s += flops / ceiling;

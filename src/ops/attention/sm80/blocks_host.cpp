@@ -67,6 +67,9 @@ struct Simt {
   template <int dim>
   using DroppingBackward = std::conditional_t<dim == 64, SimtBackward<dim>, SimtBackwardTight<dim>>;
   static constexpr const char *forward_name = "attention.flash_simt.forward", *backward_name = "attention.flash_simt.backward";
+  static constexpr bool in_tiles = false;
+  static constexpr int tf32_products = 0;
+  static double units_us(const Problem& p, Pass pass, const Device& device) { return simt_us(p, pass, device); }
   template <class Tiles, bool drops>
   static void forward(const ForwardArgs& a, cudaStream_t s) {
     beside::call<simt::start_forward<Tiles, drops>>(a, s);
@@ -92,6 +95,9 @@ struct Sm80 {
   template <int dim>
   using DroppingBackward = std::conditional_t<sizeof(T) == 4 && dim == 256, Sm80BackwardTight<T, dim>, Sm80Backward<T, dim>>;
   static constexpr const char *forward_name = "attention.flash_sm80.forward", *backward_name = "attention.flash_sm80.backward";
+  static constexpr bool in_tiles = true;
+  static constexpr int tf32_products = 0;
+  static double units_us(const Problem& p, Pass pass, const Device& device) { return sm80_us(p, pass, device); }
   template <class Tiles, bool drops>
   static void forward(const ForwardArgs& a, cudaStream_t s) {
     beside::call<sm80::start_forward<Tiles, drops>>(a, s);
@@ -108,6 +114,9 @@ struct Sm80InParts {  // forward, without dropout
   template <int dim>
   using ForwardTight = Sm80PartsForwardTight<dim>;
   static constexpr const char* forward_name = "attention.flash_sm80_fp32.forward";
+  static constexpr bool in_tiles = false;  // of tf32's rates; it has its own
+  static constexpr int tf32_products = 3;
+  static double units_us(const Problem& p, Pass, const Device& device) { return sm80_fp32_us(p, device); }
   template <class Tiles, bool drops>
   static void forward(const ForwardArgs& a, cudaStream_t s) {
     beside::call<sm80::start_forward<Tiles, drops>>(a, s);
@@ -196,21 +205,22 @@ BandOf<int> band_for(const Problem& p, const Lists& lists) { return in_32_bits(b
 constexpr double operations_of_cap = 82;
 constexpr double operations_of_caps_a_us = 28e6;  // of them in FP32 and tf32, which no kernel was timed with: by steps of Gemma 2
 
+template <class Family>
 Cost cost_here(const Problem& p, const Cost& cost, const Context& ctx, Pass pass) {
   const Device& device = ctx.device;
   Cost here = capped(p, cost, operations_of_cap * (pass == Pass::backward ? 2 : 1));  // formed for dQ, and again for dK and dV
-  const bool in_tiles = !(p.precision == Precision{DType::f32, Math::exact});
+  here.on_card.tf32_products = Family::tf32_products;
   here.on_card.older =
-      in_tiles && device.sm >= 90 && device.sm < 120;  // these have instructions for products that this kernel does not use
+      Family::in_tiles && device.sm >= 90 && device.sm < 120;  // these have instructions for products that this kernel does not use
   if (!ctx.forecasts()) return here;
-  here.on_card.units_us = in_tiles ? sm80_us(p, pass, device) : simt_us(p, pass, device);
+  here.on_card.units_us = Family::units_us(p, pass, device);
   if (size_of(p.precision.dtype) == 4 && here.on_card.units_us > 0) here.on_card.units_us += here.on_card.in_turn / operations_of_caps_a_us;
   return here;
 }
 
 template <class Family>
 void forward_with(const Problem& p, const Forward& t, Context& ctx) {
-  const auto op = ctx.note(Family::forward_name, p.precision, cost_here(p, forward_cost(p), ctx, Pass::forward), Work::attention);
+  const auto op = ctx.note(Family::forward_name, p.precision, cost_here<Family>(p, forward_cost(p), ctx, Pass::forward), Work::attention);
   if (p.lse_shape().count() == 0) return;
   if (p.len_k == 0) return no_keys(p, t, ctx);
   const Lists lists = make_lists(p, ctx);
@@ -249,7 +259,7 @@ void zero(const Tensor& t, cudaStream_t stream) {
 template <class Family>
 void backward_with(const Problem& p, const Backward& t, Context& ctx) {
   using T = typename Family::template Backward<32>::T;
-  Cost cost = cost_here(p, backward_cost(p), ctx, Pass::backward);
+  Cost cost = cost_here<Family>(p, backward_cost(p), ctx, Pass::backward);
   cost.on_card.launches = 3;  // row sums, dQ, dK with dV
   const auto op = ctx.note(Family::backward_name, p.precision, cost, Work::attention, Making::gradients);
   const auto stream = cuda_stream(ctx.stream);
@@ -335,12 +345,18 @@ Support simt_supports(const Problem& p, const Device& device, Pass pass) {
 void simt_forward(const Problem& p, const Forward& t, Context& ctx) { forward_with<Simt>(p, t, ctx); }
 void simt_backward(const Problem& p, const Backward& t, Context& ctx) { backward_with<Simt>(p, t, ctx); }
 
-// Three products of tf32 have to be faster than one of fp32: so they are where the matrix units' tf32 is four times as fast as fp32 at least, which
-// the desktop cards' is not.
+// Three products of tf32 are faster than one of fp32 where tf32 is four times as fast at least. It is not on desktop cards and on an H20, whose
+// ceilings say so.
+bool tf32_is_fast(const Device& device) {
+  const Ceilings& c = device.ceilings;
+  const bool slow = c.tf32_flops > 0 && c.fp32_flops > 0 && c.tf32_flops < 4 * c.fp32_flops;
+  return !slow && architecture_of(device.sm).tf32_flops >= 1024;
+}
 Support sm80_fp32_supports(const Problem& p, const Device& device, Pass pass) {
   if (Support s = simt_supports(p, device, pass); !s) return s;
-  if (architecture_of(device.sm).tf32_flops < 1024)
-    return Support::no(fmt::format("the tf32 units of {} are not known to be faster", called(device.sm)));
+  if (!tf32_is_fast(device))
+    return Support::no(fmt::format("three products of tf32 are not known to be faster than one of fp32 on {}",
+                                   device.name.empty() ? called(device.sm) : device.name));
   if (Support s = asks_no_more_than(p, {.softcap = true, .sink = true, .documents = true, .dim_v = true, .pages = true}); !s) return s;
   if (p.scale_or_default() <= 0) return Support::no(fmt::format("needs a positive scale, it is {}", p.scale_or_default()));
   return {};

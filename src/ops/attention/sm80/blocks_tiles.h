@@ -1,5 +1,5 @@
-// Every tuned number of flash_simt and flash_sm80, with its reason. TFLOP/s of the arithmetic really done (dQ 3 products, dK and dV 4, one of
-// them 3 or 2), 4096 queries and keys, no mask, one H200, CUDA 13.0, 2026-11-21; today's speed: docs/attention.md.
+// Every tuned number of flash_simt, flash_sm80 and flash_sm80_fp32, with its reason. TFLOP/s of the arithmetic really done (dQ 3 products, dK and dV
+// 4, one of them 3 or 2), 4096 queries and keys, no mask, one H200, CUDA 13.0, 2026-11-21; today's speed: docs/attention.md.
 #pragma once
 
 namespace headroom::attention {
@@ -59,7 +59,7 @@ struct Sm80Tiles {
   using T = Type;
   static constexpr int dim = head_dim, warps = warp_count, rows = row_count, columns = column_count, extra_bytes = 0;
   static constexpr bool turned = false, in_parts = false;
-  static constexpr int steps_s = 0, steps_o = 0, unroll = 0, blocks = 0;
+  static constexpr int steps_s = 0, steps_o = 0, unroll = 0;
 };
 template <class T, int dim>
 struct Sm80Forward;
@@ -97,26 +97,28 @@ struct Sm80BackwardTight;
 template <>
 struct Sm80BackwardTight<float, 256> : Sm80Tiles<float, 256, 2, 32, 16> {};
 
-// The same for fp32 in two parts, three tf32 products for each (sm80_parts.cuh). `steps_s`, `steps_o`: so many steps of 8 are summed by the unit,
-// from 0, for S and for O; `unroll`: of those of S, so many side by side.
-template <int head_dim, int warp_count, int row_count, int column_count, int of_s = 1, int of_o = 4, int side_by_side = 2, int at_once = 0>
+// flash_sm80_fp32: three tf32 products for each of fp32 (sm80_parts.cuh). `steps_s`, `steps_o`: so many steps of 8 are summed by the unit, from 0,
+// for S and for O; `unroll`: so many sums of S side by side. TFLOP/s of an H200 at 4096 full, and at 1024 causal, 2026-11-28.
+template <int head_dim, int warp_count, int row_count, int column_count, int of_s = 1, int of_o = 4, int side_by_side = 2>
 struct Sm80Parts : Sm80Tiles<float, head_dim, warp_count, row_count, column_count> {
   static constexpr bool in_parts = true;
-  static constexpr int steps_s = of_s, steps_o = of_o, unroll = side_by_side, blocks = at_once;
+  static constexpr int steps_s = of_s, steps_o = of_o, unroll = side_by_side;
 };
 template <int dim>
 struct Sm80PartsForward;
 template <>
-struct Sm80PartsForward<32> : Sm80Parts<32, 4, 128, 64> {};
+struct Sm80PartsForward<32> : Sm80Parts<32, 4, 128, 64> {};  // 59.0, 48.1; 32 columns, four blocks a unit 54.6, 46.2
 template <>
-struct Sm80PartsForward<64> : Sm80Parts<64, 4, 128, 32> {};
+struct Sm80PartsForward<64> : Sm80Parts<64, 4, 128, 64, 1, 2, 1> {
+};  // 62.1, 53.3; O by 4 steps, twice unrolled 60.3, 51.4; 8 warps 50.8, 42.9
 template <>
-struct Sm80PartsForward<128> : Sm80Parts<128, 4, 128, 32> {};
+struct Sm80PartsForward<128> : Sm80Parts<128, 4, 128, 32, 2> {
+};  // 61.8, 54.3; S by 1 step 61.0, 53.6, by 4 59.3, 51.4; 256 rows by 8 warps 62.2, 46.9; 64 rows 51.5, 48.0
 template <>
-struct Sm80PartsForward<256> : Sm80Parts<256, 8, 128, 32> {};
+struct Sm80PartsForward<256> : Sm80Parts<256, 8, 128, 32> {};  // 51.6, 44.8; 16 columns 45.7, 40.0
 template <int dim>
 struct Sm80PartsForwardTight;
 template <>
-struct Sm80PartsForwardTight<256> : Sm80Parts<256, 4, 64, 16, 1, 2> {};
+struct Sm80PartsForwardTight<256> : Sm80Parts<256, 4, 64, 16, 1, 2> {};  // not timed
 
 }  // namespace headroom::attention

@@ -15,7 +15,7 @@ constexpr float log2e = std::numbers::log2e_v<float>;
 //   reads   Q once, K and V once per block (from L2)     writes  O, LSE
 //   numerics  fp32 scores and sums; P rounded to T (or tf32) as an operand     needs  scale > 0     limit  shared memory, then matrix units
 template <class Tiles, Asks asks>
-__global__ void __launch_bounds__(32 * Tiles::warps, Tiles::blocks) attention_fwd_sm80(const __grid_constant__ ForwardArgs a) {
+__global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_sm80(const __grid_constant__ ForwardArgs a) {
   using S = Asking<Shape<Tiles, false>, asks>;
   using T = typename S::T;
   constexpr bool more = S::more;
