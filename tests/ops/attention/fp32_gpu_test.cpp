@@ -45,5 +45,16 @@ TEST_F(Fp32Gpu, ByProductsOfTf32HasErrorsBelowMultiplyAdds) {
   EXPECT_EQ(checked, 16);
 }
 
+// The tiles that an A100 gets past head dim 128, where a block has 163 KB of shared memory: this card pretends to be one.
+TEST_F(Fp32Gpu, InAnA100sSharedMemory) {
+  if (!serves(*variant_named("flash_sm80_fp32"), problem(2, 1, 64, 64, 64, Mask::full(), {DType::f32}), Pass::forward))
+    GTEST_SKIP() << "this card's tf32 is not known to be fast";
+  device.sm = 80;
+  for (const Mask mask : {Mask::full(), Mask::causal(), Mask::sliding(40)})
+    for (const std::int64_t dim : {160, 200, 256})
+      EXPECT_GE(check_case({problem(2, 1, 150, 170, dim, mask, {DType::f32}), Layout::rows, Values::normal, true, 31}),
+                only.empty() ? 2 : 1);
+}
+
 }  // namespace
 }  // namespace headroom::attention
