@@ -354,9 +354,7 @@ bool tf32_is_fast(const Device& device) {
 }
 Support sm80_fp32_supports(const Problem& p, const Device& device, Pass pass) {
   if (Support s = simt_supports(p, device, pass); !s) return s;
-  if (!tf32_is_fast(device))
-    return Support::no(fmt::format("three products of tf32 are not known to be faster than one of fp32 on {}",
-                                   device.name.empty() ? called(device.sm) : device.name));
+  if (!tf32_is_fast(device)) return Support::no("needs tf32 that is four times as fast as fp32");
   if (Support s = asks_no_more_than(p, {.softcap = true, .sink = true, .documents = true, .dim_v = true, .pages = true}); !s) return s;
   if (p.scale_or_default() <= 0) return Support::no(fmt::format("needs a positive scale, it is {}", p.scale_or_default()));
   return {};
