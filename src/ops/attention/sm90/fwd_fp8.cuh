@@ -33,6 +33,7 @@ struct Shared<C> {
 };
 
 struct E4m3Range {  // of fp8_layout.h
+  static constexpr bool exact = false;
   static constexpr float slack = fp8_slack, lift = fp8_lift;
 };
 using Fp8Rows = RowsWithin<E4m3Range>;
