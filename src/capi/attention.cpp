@@ -62,7 +62,8 @@ Pass last_pass(const Asked& a) { return a.problem.page || a.in_fp8() ? Pass::for
 const Variant& chosen(const Asked& a, const headroom_context& c, Pass pass = Pass::forward) {
   check(pass == Pass::forward || !a.in_fp8(), Code::unsupported,
         "attention: problem.quantise is fp8, which has no backward: set it to HEADROOM_QUANTISE_NOTHING in both passes to train");
-  return choose(a.of_variant(), c.device, a.variant, std::max(pass, last_pass(a)));
+  const Pass last = variant_named(a.variant) ? pass : std::max(pass, last_pass(a));  // one that is named may know forward alone
+  return choose(a.of_variant(), c.device, a.variant, last);
 }
 
 template <class Arguments>

@@ -26,9 +26,6 @@ struct Step {
   std::string words;
 };
 
-// FP32's steps were recorded before flash_sm80_fp32: they are forecast with the kernel that they ran.
-std::string attention_then(Precision p) { return p == Precision{DType::f32, Math::exact} ? "flash_simt" : "flash"; }
-
 std::vector<std::string> cells_of(const std::string& line) {
   std::vector<std::string> cells;
   std::stringstream s(line);
@@ -66,7 +63,6 @@ std::vector<Step> recorded(const std::string& file, std::string options = "", in
            std::stod(cells.at(5)),
            line};
     s.recipe.purpose = value_named<Purpose>(cells.at(4), "phase");
-    s.recipe.attention = attention_then(s.recipe.precision);
     if (options.find("halves") != std::string::npos) s.recipe.holding = {Masters::halves, Updating::during, Gradients::half};
     for (const std::string& word : names_of<Scales>.all())
       if (cells.back() == word) s.recipe.scales = *names_of<Scales>.named(word);
@@ -93,7 +89,6 @@ std::vector<Step> of_each_kind(const std::string& file = "h200_efficiencies_2026
     c.head_dim = c.width / c.heads, c.ffn = number(4), c.vocab = number(5);
     Step s{{decoder_of(c), number(6), number(7), *precision_named(cells.at(8))}, std::stod(cells.at(10)), line};
     s.recipe.purpose = value_named<Purpose>(cells.at(9), "phase");
-    s.recipe.attention = attention_then(s.recipe.precision);
     all.push_back(std::move(s));
   }
   return all;
@@ -361,24 +356,6 @@ TEST(ExpectedTime, HasAReasonWhereThereIsNone) {
   const Forecast bf16 = forecast(r, measured, 1);
   EXPECT_FALSE(bf16.expected);
   EXPECT_NE(bf16.why_no_ms.find("--efficiencies --precision bf16"), std::string::npos) << bf16.why_no_ms;
-}
-
-// FP32's attention by three products of tf32 is faster than FP32's ceiling, and has a bound of its own: a third of tf32's ceiling.
-TEST(ExpectedTime, AttendsFp32ByProductsOfTf32) {
-  Recipe r{model_in("small width 1024 heads 8 layers 2 ffn 128 vocab 256"), 1, 16384, {}};
-  r.purpose = Purpose::forward;
-  for (const char* card : {"h200", "h100", "a100"}) {
-    const Device d = device_described(card);
-    r.attention = "flash";
-    const Forecast now = forecast(r, d, 1);
-    r.attention = "flash_simt";
-    const Forecast then = forecast(r, d, 1);
-    ASSERT_TRUE(now.expected && then.expected) << card;
-    EXPECT_LT(now.expected->ms, 0.9 * then.expected->ms) << card;
-    EXPECT_GT(now.expected->ms, 0.5 * then.expected->ms) << card;
-    EXPECT_LT(now.ms, now.expected->ms) << card << ": the bound is below";
-    EXPECT_LT(now.ms, 0.6 * then.ms) << card;
-  }
 }
 
 // In 8 bits no fit was made: products and quantising are a share of bf16's. The steps of an H200, by every kind of scale.

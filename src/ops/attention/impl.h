@@ -40,7 +40,7 @@ Support sm80_supports(const Problem&, const Device&, Pass);
 void sm80_forward(const Problem&, const Forward&, Context&);
 void sm80_backward(const Problem&, const Backward&, Context&);
 
-Support sm80_fp32_supports(const Problem&, const Device&, Pass);  // its backward is simt_backward
+Support sm80_fp32_supports(const Problem&, const Device&, Pass);  // forward alone
 void sm80_fp32_forward(const Problem&, const Forward&, Context&);
 
 Support simt_supports(const Problem&, const Device&, Pass);
