@@ -57,9 +57,10 @@ T struct_in(const Json& j) {
   T x;
   std::vector<std::string> known;
   describe(x, [&](auto&, const Description& d) { known.emplace_back(d.name); });
-  for (const auto& [key, value] : j.items())
-    check(std::find(known.begin(), known.end(), key) != known.end(), Code::bad_argument, "there is no key '{}'; choose from {}{}", key,
-          joined(known), did_you_mean(key, known));
+  for (const auto& [key, value] : j.items()) {
+    if (std::find(known.begin(), known.end(), key) != known.end()) continue;  // the nearest key is looked for only where it is said
+    check(false, Code::bad_argument, "there is no key '{}'; choose from {}{}", key, joined(known), did_you_mean(key, known));
+  }
   describe(x, [&](auto& member, const Description& d) {
     if (const auto at = j.find(d.name); at != j.end()) take_member(*at, d, member);
   });
