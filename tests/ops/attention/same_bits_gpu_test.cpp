@@ -1,4 +1,5 @@
 // The same bits in every run: whatever else the card does, in a graph, and sums in a fixed order where that is asked for.
+#include "ops/attention/sm90/bwd_kept.h"
 #include "tests/ops/attention/on_gpu.h"
 
 namespace headroom::attention {
@@ -125,6 +126,30 @@ TEST_F(SameBitsGpu, DocumentsInAFixedOrder) {
         }
       }
   EXPECT_GE(served, only.empty() ? 18 : 0);
+}
+
+// Past head dim 128, more query heads on a key head than dS is kept of at a time: sums that go on in the next range are those of a single one, which a card of
+// many multiprocessors would make.
+TEST_F(SameBitsGpu, QueryHeadsInSeveralRanges) {
+  const int units = device.units;
+  for (const Variant& v : variants())
+    for (const DType dtype : {DType::bf16, DType::f16}) {
+      Case c{problem(40, 1, 2048, 2048, 256, Mask::full(), {dtype}), Layout::rows, Values::normal, false, 91};
+      c.problem.batch = 1;
+      if (v.name != std::string_view("flash_sm90") || !serves(v, c.problem, Pass::backward)) continue;
+      SCOPED_TRACE(in_words(c));
+      Tensors x = tensors_of(c);
+      const auto bits_with = [&](int seen, int ranges) {
+        device.units = seen;
+        EXPECT_EQ(sm90::backward::kept_ranges(c.problem, seen).count, ranges);
+        Wet wet(v, c, x, device, *stream);
+        wet.forward(), wet.backward();
+        wet.t.back();
+        return std::tuple(x.dq.bytes(), x.dk.bytes(), x.dv.bytes());
+      };
+      EXPECT_TRUE(bits_with(132, 2) == bits_with(1100, 1));
+      device.units = units;
+    }
 }
 
 // More heads than one round of the fixed order holds, and a head's key tiles in several rounds: dQ is the free order's sum, and repeats its bits.

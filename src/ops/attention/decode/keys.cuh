@@ -4,15 +4,10 @@
 // its maximum allows, a vote of the warp: lanes exchange maxima only where a score is past that.
 #pragma once
 #include "gpu/tma.cuh"
+#include "gpu/transpose.cuh"
 #include "ops/attention/decode/block.cuh"
 
 namespace headroom::attention::decode {
-
-__device__ __forceinline__ std::uint32_t transposed(std::uint32_t block) {  // 8 × 8 values of 16 bits, a row of which is in four lanes
-  std::uint32_t r;
-  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(r) : "r"(block));
-  return r;
-}
 
 constexpr int panel_bytes = 16 * 128;  // of a box: 64 columns of 16 keys, swizzled
 __device__ __forceinline__ int place_in_box(int row, int chunk) {

@@ -129,7 +129,8 @@ __device__ __forceinline__ void consume(const Args& a, Shared<C, ordered>& s, in
         dq_out(n - 1);
       }
       if constexpr (C::capped) {
-        weigh_capped<T>(p, sloped, scores, a.scale_log2, lse_here, hold);
+        weigh_capped<T>(p, scores, a.scale_log2, lse_here, hold, 1,
+                        [&](int i, float x, float y) { sloped[i / 8][i / 2 % 4] = pack<T>(x, y); });
       } else {
 #pragma unroll
         for (int i = 0; i < rows / 16; ++i)

@@ -6,6 +6,7 @@
 
 #include "gpu/map.h"
 #include "ops/attention/documents/document_tiles.h"
+#include "ops/attention/sm90/bwd_kept.h"
 #include "ops/attention/sm90/capping.h"
 #include "ops/attention/sm90/listed.h"
 
@@ -68,11 +69,14 @@ struct WideArgs {
   Far far;
   BandOf<int> band;
   int batch, heads, kv_heads, head_dim, dim_v, padded;
-  float scale, scale_log2;
+  // One consumer hands P to the other in FP16, whose 11 bits begin to go below 6e-5. So in BF16 LSE·log2e is 8 less, and P, dS and all sums are 256 times
+  // themselves, which the last factors take back.
+  float one, scale, scale_dv, scale_log2;  // what stands for P = 1; of dQ and dK; of dV
   Capping capping;
   int tiles_per_head, tiles, heads_at_once;
   DocumentTiles listed;  // documents: tiles of what a block owns, no more than `tiles`
   int* not_numbers;
+  Kept kept;
 };
 
 struct PreArgs {
@@ -84,6 +88,7 @@ struct PreArgs {
   int zero_count;
   Far far;
   int len_q, padded, heads, dim_v;
+  float less;  // of LSE·log2e
 };
 
 struct PostArgs {
@@ -109,6 +114,8 @@ template <class Tiles>
 void start_dkdv(const WideArgs&, int blocks, cudaStream_t);
 template <class Tiles>
 void start_dq(const WideArgs&, int blocks, cudaStream_t);
+template <class Tiles>
+void start_dq_of_kept(const WideArgs&, int blocks, cudaStream_t);
 template <class Tiles>
 void start_before(const PreArgs&, int pairs, cudaStream_t);
 template <class Tiles>

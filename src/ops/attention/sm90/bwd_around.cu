@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(pre_threads, 4) attention_bwd_pre_sm90(const _
 #pragma unroll 4
       for (int i = 0; i < int(blockDim.x); ++i) sum += part[i];
     }
-    a.lse2[to] = blind ? INFINITY : lse * log2e;
+    a.lse2[to] = blind ? INFINITY : lse * log2e - a.less;
     a.minus_delta[to] = blind ? 0 : (a.dlse ? a.dlse[pair * a.len_q + answer_row] : 0) - sum;
   }
   if (a.dq)

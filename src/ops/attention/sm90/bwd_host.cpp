@@ -1,22 +1,12 @@
 // flash_sm90 — Hopper's attention backward, host side: scratch, tensor maps, launches.
 //
 // Head dims up to 128: a kernel before (Δ, LSE·log2e), the main one, and one that rounds dQ. dK and dV repeat bit for bit; dQ too when the
-// problem asks to be deterministic, and wherever that is the faster way: then key tiles add to it in a fixed order. Head dims up to 256: two kernels,
-// always deterministic.
-// Workspace: 8 bytes per row and head, and up to head dim 128 the fp32 sum of dQ.
-#include <algorithm>
-#include <climits>
-#include <cmath>
-
-#include "base/error.h"
-#include "gpu/beside.h"
-#include "gpu/check.h"
+// problem asks to be deterministic, and wherever that is the faster way: then key tiles add to it in a fixed order. Head dims up to 256 are
+// bwd_wide_host.cpp's, always deterministic.
+// Workspace: 8 bytes per row and head, and the fp32 sum of dQ.
+#include "ops/attention/sm90/bwd_host.h"
 #include "gpu/urgent_stream.h"
 #include "ops/attention/mend/mend.h"
-#include "ops/attention/on_stream.h"
-#include "ops/attention/sm90/bwd.h"
-#include "ops/attention/sm90/tensors.h"
-#include "ops/attention/sm90/tiles.h"
 #include "ops/attention/units_us.h"
 
 namespace headroom::attention {
@@ -26,59 +16,7 @@ namespace {
 using namespace sm90;
 using namespace sm90::backward;
 
-Strides strides_of(const Tensor& t) { return {t.stride[0], t.stride[1], t.stride[2]}; }
-
-// As many (batch, head) pairs as keep `bytes` of each in L2, in even sections: a small last one would end in a long tail. But no fewer than give every
-// block about two tiles: with less the longest tiles of one section would begin where those of the one before have just ended.
-int heads_at_once(std::int64_t pairs, double bytes, std::int64_t tiles_of_each, int blocks) {
-  const auto enough = std::int64_t(std::ceil(1.9 * blocks / double(tiles_of_each)));
-  const std::int64_t fit = std::clamp(std::max(std::int64_t((32 << 20) / bytes), enough), std::int64_t(1), pairs);
-  return int(ceil_div(pairs, ceil_div(pairs, fit)));
-}
-
 std::int64_t longest_of(const Problem& p) { return std::max(p.len_q, p.len_k); }
-
-struct Statistics {
-  float *lse, *minus_delta;
-  int* counters;
-  int count;
-  Far far;
-};
-
-Statistics make_statistics(const Problem& p, std::int64_t padded, std::int64_t counters, Context& ctx) {
-  Statistics s;
-  s.lse = ctx.arena.make("attention.lse_log2", DType::f32, {p.batch * p.heads, padded}).as<float>();
-  s.minus_delta = ctx.arena.make("attention.minus_delta", DType::f32, {p.batch * p.heads, padded}).as<float>();
-  s.counters = ctx.arena.make("attention.counters", DType::i32, {counters}).as<int>();
-  s.count = int(counters);
-  const std::int64_t blocks = padded / pre_rows * pre_shape(int(p.heads), int(p.value_dim())).blocks * p.batch;
-  check(far_bytes(blocks) < INT_MAX, Code::unsupported, "flash_sm90: {} rows are too many for one launch", padded * p.batch);
-  s.far = {static_cast<unsigned char*>(ctx.arena.make("attention.far", DType::u8, {far_bytes(blocks)}).data), int(blocks)};
-  return s;
-}
-
-template <class Tiles>
-void run_before(const Problem& p, const Backward& t, const Statistics& s, std::int64_t padded, float* dq_to_zero, Context& ctx) {
-  beside::call<start_before<Tiles>>({.o = t.o.data,
-                                     .dout = t.d_o.data,
-                                     .o_strides = strides_of(t.o),
-                                     .do_strides = strides_of(t.d_o),
-                                     .lse = t.lse.as<float>(),
-                                     .dlse = t.dlse.data ? t.dlse.as<float>() : nullptr,
-                                     .lse2 = s.lse,
-                                     .minus_delta = s.minus_delta,
-                                     .dq = dq_to_zero,
-                                     .zeros = s.counters,
-                                     .zero_count = s.count,
-                                     .far = s.far,
-                                     .len_q = int(p.len_q),
-                                     .padded = int(padded),
-                                     .heads = int(p.heads),
-                                     .dim_v = int(p.value_dim())},
-                                    int(p.batch * p.heads), cuda_stream(ctx.stream));
-  if (t.dsink)
-    sum_dsink_on_gpu(p, t.with.sink, t.lse, {.delta = s.minus_delta, .sign = -1, .padded = padded, .in_sixteens = true}, t.dsink, ctx);
-}
 
 // How the key tiles of all heads are dealt in a fixed order (find_tile): `count` rounds, in each of them `together` key tiles of `heads` heads.
 struct Rounds {
@@ -200,64 +138,6 @@ void backward_with(const Problem& p, const Backward& t, Context& ctx) {
   mend_backward_on_gpu(p, t, lists, ctx);
 }
 
-template <class Tiles, Reach reach = Reach::run, bool cap = false>
-void backward_wide(const Problem& p, const Backward& t, Context& ctx) {
-  using Main = std::conditional_t<reach == Reach::run && !cap, Tiles, Asking<Tiles, reach, cap>>;
-  const std::int64_t padded = round_up(p.len_q, Tiles::dq_rows);
-  const Statistics s = make_statistics(p, padded, 2, ctx);
-  const Lists lists = make_lists(p, ctx);
-  const auto listed = [&](std::int64_t size, std::int64_t step, bool of_keys) {
-    return reach == Reach::listed ? make_tiles(p, ctx, size, step, 2, of_keys) : DocumentTiles{};
-  };
-  const DocumentTiles of_keys = listed(Tiles::keys, Tiles::rows, true), of_rows = listed(Tiles::dq_rows, Tiles::dq_keys, false);
-  if (ctx.dry()) return;
-  list_documents_on_gpu(p, t.with, lists, ctx, nullptr, of_keys, of_rows);
-  const auto stream = cuda_stream(ctx.stream);
-  run_before<Tiles>(p, t, s, padded, nullptr, ctx);
-  const auto args = [&](int q_box, int k_box, int tile, std::int64_t len, std::int64_t pairs, const DocumentTiles& list) {
-    WideArgs a{};
-    a.q = map_of(t.q, q_box);
-    a.dout = map_of(t.d_o, q_box);
-    a.k = map_of(t.k, k_box);
-    a.v = map_of(t.v, k_box);
-    a.lse = s.lse;
-    a.minus_delta = s.minus_delta;
-    a.dq = t.dq.data;
-    a.dk = t.dk.data;
-    a.dv = t.dv.data;
-    a.dq_strides = strides_of(t.dq);
-    a.dk_strides = strides_of(t.dk);
-    a.dv_strides = strides_of(t.dv);
-    a.far = s.far;
-    a.band = in_32_bits(band_of(p, lists, 0));
-    a.batch = int(p.batch);
-    a.heads = int(p.heads);
-    a.kv_heads = int(p.kv_heads);
-    a.padded = int(padded);
-    a.head_dim = int(p.head_dim);
-    a.dim_v = int(p.value_dim());
-    a.scale = p.scale_or_default();
-    a.scale_log2 = (cap ? p.softcap : a.scale) * log2e;
-    a.capping = capping_of(a.scale, p.softcap);
-    a.listed = list;
-    a.not_numbers = not_numbers_of(lists);
-    const std::int64_t tiles = (reach == Reach::listed ? list.most : ceil_div(len, tile)) * pairs;
-    check(tiles < INT_MAX - ctx.device.units, Code::unsupported, "flash_sm90: {} tiles are too many for one launch", tiles);
-    a.tiles_per_head = int(ceil_div(len, tile));
-    a.tiles = int(tiles);
-    a.heads_at_once =
-        heads_at_once(pairs, 4.0 * double(std::max(p.len_q * p.group(), p.len_k)) * Tiles::dim, a.tiles_per_head, ctx.device.units);
-    return a;
-  };
-  WideArgs a = args(Tiles::rows, Tiles::keys, Tiles::keys, p.len_k, p.batch * p.kv_heads, of_keys);
-  a.next_tile = s.counters;
-  beside::call<start_dkdv<Main>>(a, std::min(ctx.device.units, a.tiles), stream);
-  a = args(64, Tiles::dq_keys, Tiles::dq_rows, p.len_q, p.batch * p.heads, of_rows);
-  a.next_tile = s.counters + 1;
-  beside::call<start_dq<Main>>(a, std::min(ctx.device.units, a.tiles), stream);
-  mend_backward_on_gpu(p, t, lists, ctx);
-}
-
 // Packed documents and capped scores. Of caps that ask for a fixed order those up to head dim 128 are refused. Documents have it where it is the faster one
 // too: free over ordered 1.01–1.09 at 64, 1.02–1.11 at 128; 0.97 with four query heads on a key head (H200, 2026-11-22; bench/lab/attention_bwd.md).
 template <class T, Reach reach, bool cap>
@@ -326,6 +206,8 @@ void zero(const Tensor& t, Context& ctx) {
 void sm90_backward(const Problem& p, const Backward& t, Context& ctx) {
   Cost cost = capped(p, backward_cost(p), operations_of_cap);
   cost.on_card.launches = 3;  // row sums, the main kernel, dQ's sums into its type
+  if (std::max(p.head_dim, p.value_dim()) > 128)
+    cost.on_card.launches = 1 + 2 * std::max<std::int64_t>(1, kept_ranges(p, ctx.device.units).count);  // row sums, dK and dV, dQ
   if (ctx.forecasts()) cost.on_card.units_us = sm90_backward_us(p, ctx.device);
   const auto op = ctx.note("attention.flash_sm90.backward", p.precision, cost, Work::attention, Making::gradients);
   if (p.q_shape().count() == 0 || p.k_shape().count() == 0) {

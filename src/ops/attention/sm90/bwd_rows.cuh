@@ -86,21 +86,22 @@ __device__ __forceinline__ bool meet_and_ask(const Far& far) {
   return __syncthreads_or(any != 0);
 }
 
-// Then probabilities are held to 1: LSE is rounded to FP32, and past scores of about 10⁵ that alone would make them larger. A NaN stays one.
+// Then probabilities are held to 1 (or what stands for it): LSE is rounded to FP32, and past scores of about 10⁵ that alone would make them larger. A NaN stays one.
 // The branch does more than skip: ptxas would otherwise pack two values right behind their two exponentials and wait for each, and it would move a wait
 // for products, which these do not need, in front of the exponentials (bench/lab/attention_bwd.md).
 template <int n>
-__device__ __forceinline__ void hold_to_one(float (&p)[n], bool hold) {
+__device__ __forceinline__ void hold_to_one(float (&p)[n], bool hold, float one = 1) {
   if (hold) {
 #pragma unroll
-    for (int i = 0; i < n; ++i) asm("min.NaN.f32 %0, %0, 0f3f800000;" : "+f"(p[i]));
+    for (int i = 0; i < n; ++i) asm("min.NaN.f32 %0, %0, %1;" : "+f"(p[i]) : "f"(one));
   }
 }
 
-// Capped scores, which are tanhs by now: P and P · (1 - tanh²), rounded both. Some at a time: exponentials, the branch of hold_to_one, and then the packing.
-template <class T, int n>
-__device__ __forceinline__ void weigh_capped(std::uint32_t (&p)[n / 8][4], std::uint32_t (&sloped)[n / 8][4], const float (&scores)[n],
-                                             float cap_log2, const float4 (&lse)[n / 8], bool hold) {
+// Capped scores, which are tanhs by now: P, rounded, and put(i, P · (1 - tanh²) of i and of i + 1). Some at a time: exponentials, the branch of hold_to_one,
+// and then the packing.
+template <class T, int n, class Put>
+__device__ __forceinline__ void weigh_capped(std::uint32_t (&p)[n / 8][4], const float (&scores)[n], float cap_log2,
+                                             const float4 (&lse)[n / 8], bool hold, float one, Put&& put) {
   constexpr int at_once = 32;
 #pragma unroll
   for (int from = 0; from < n; from += at_once) {
@@ -110,12 +111,12 @@ __device__ __forceinline__ void weigh_capped(std::uint32_t (&p)[n / 8][4], std::
       const float2 x = half_of(lse[(from + i) / 8], i / 4 % 2);
       w[i] = exp2_fast(fmaf(scores[from + i], cap_log2, -(i % 2 ? x.y : x.x)));
     }
-    hold_to_one(w, hold);
+    hold_to_one(w, hold, one);
 #pragma unroll
     for (int i = 0; i < at_once; i += 2) {
       const float t = scores[from + i], u = scores[from + i + 1];
       p[(from + i) / 8][i / 2 % 4] = pack<T>(w[i], w[i + 1]);
-      sloped[(from + i) / 8][i / 2 % 4] = pack<T>(w[i] * fmaf(-t, t, 1), w[i + 1] * fmaf(-u, u, 1));
+      put(from + i, w[i] * fmaf(-t, t, 1), w[i + 1] * fmaf(-u, u, 1));
     }
   }
 }

@@ -1,5 +1,5 @@
-// bwd_wide.cuh — exact attention backward on Hopper for head dims up to 256, as two kernels without atomics: dK and dV, then dQ.
-// Seven products instead of five, but nothing is summed in global memory: deterministic, and no fp32 accumulator of dQ. Here is what both share.
+// bwd_wide.cuh — exact attention backward on Hopper for head dims up to 256, as two kernels without atomics: dK and dV, then dQ. Nothing is summed in global
+// memory: deterministic, and no fp32 accumulator of dQ. The first keeps dS for the second, or else the second forms it again. Here is what they share.
 #pragma once
 #include "gpu/tma.cuh"
 #include "ops/attention/sm90/bwd_rows.cuh"

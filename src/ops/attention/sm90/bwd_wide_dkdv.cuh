@@ -6,12 +6,48 @@
 
 namespace headroom::attention::sm90::backward {
 
+// P on its way from one consumer to the other, eight values of a thread: in FP16 where T is BF16 (WideArgs::one), else whole, so that dS is rounded once.
+template <class T>
+struct HandedP {
+  static constexpr int vectors = 2;
+  static __device__ __forceinline__ void put(uint4 (*to)[128], int thread, const float* x) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+      to[i][thread] = make_uint4(__float_as_uint(x[4 * i]), __float_as_uint(x[4 * i + 1]), __float_as_uint(x[4 * i + 2]),
+                                 __float_as_uint(x[4 * i + 3]));
+  }
+  static __device__ __forceinline__ void take(float (&x)[8], const uint4 (*from)[128], int thread) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const uint4 y = from[i][thread];
+      x[4 * i] = __uint_as_float(y.x), x[4 * i + 1] = __uint_as_float(y.y), x[4 * i + 2] = __uint_as_float(y.z),
+            x[4 * i + 3] = __uint_as_float(y.w);
+    }
+  }
+};
+template <>
+struct HandedP<__nv_bfloat16> {
+  static constexpr int vectors = 1;
+  static __device__ __forceinline__ void put(uint4 (*to)[128], int thread, const float* x) {
+    to[0][thread] = make_uint4(pack<__half>(x[0], x[1]), pack<__half>(x[2], x[3]), pack<__half>(x[4], x[5]), pack<__half>(x[6], x[7]));
+  }
+  static __device__ __forceinline__ void take(float (&x)[8], const uint4 (*from)[128], int thread) {
+    const uint4 y = from[0][thread];
+    const std::uint32_t words[4] = {y.x, y.y, y.z, y.w};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float2 two = unpack<__half>(words[i]);
+      x[2 * i] = two.x, x[2 * i + 1] = two.y;
+    }
+  }
+};
+
 template <class C>
 struct WideShared {
   using T = typename C::T;
   T k[C::keys * C::dim], v[C::keys * C::dim];
   T q[C::stages][C::rows * C::dim], dout[C::stages][C::rows * C::dim];
-  uint4 p[2][C::rows / 16][128];  // Pᵀ in the order of the registers
+  uint4 p[2][C::rows / 16][HandedP<T>::vectors][128];  // Pᵀ in the order of the registers
   float lse[C::stages][C::rows], minus_delta[C::stages][C::rows];
   Barrier k_full, k_empty, v_full, v_empty, q_full[C::stages], q_empty[C::stages], do_full[C::stages], do_empty[C::stages], p_full[2],
       p_empty[2];
@@ -20,7 +56,10 @@ struct WideShared {
 
 struct WideTile {
   int key, key_end, kv_head, batch;        // keys from key_end on belong to others
+  int pair;                                // of the range whose dS is kept
   int first, count, plain_from, plain_to;  // query tiles of a head: all that see a key of this one, and those that see every one
+  int start;                               // the walk begins here, and comes around
+  __device__ __forceinline__ int after(int m) const { return m + 1 == first + count ? first : m + 1; }
 };
 template <class C>
 __device__ __forceinline__ WideTile find_wide_tile(const WideArgs& a, const Next<C>& next) {
@@ -29,13 +68,40 @@ __device__ __forceinline__ WideTile find_wide_tile(const WideArgs& a, const Next
     TileSpan all{};  // rows that see every key of it
     if (t.end - t.first == C::keys)
       all = band_in<C::reach>(a.band, next.dealt.batch).template row_tiles<C::reach>(t.first, C::keys, C::rows);
-    return {t.first, t.end, next.dealt.head, next.dealt.batch, t.from, t.steps, all.plain_begin, all.plain_end};
+    return {t.first, t.end, next.dealt.head, next.dealt.batch, 0, t.from, t.steps, all.plain_begin, all.plain_end, t.from};
   }
-  const Place at = place(a, next.index, a.batch * a.kv_heads, false);
-  const TileSpan seen_by =
-      band_in<C::reach>(a.band, at.pair / a.kv_heads).template row_tiles<C::reach>(at.tile * C::keys, C::keys, C::rows);
-  return {at.tile * C::keys,           a.band.len_k,        at.pair % a.kv_heads, at.pair / a.kv_heads, seen_by.begin,
-          seen_by.end - seen_by.begin, seen_by.plain_begin, seen_by.plain_end};
+  const Place at = place(a, next.index, C::keeps ? a.kept.pairs : a.batch * a.kv_heads, false);
+  const int pair = C::keeps ? a.kept.first_pair + at.pair : at.pair;
+  const TileSpan seen_by = band_in<C::reach>(a.band, pair / a.kv_heads).template row_tiles<C::reach>(at.tile * C::keys, C::keys, C::rows);
+  return {at.tile * C::keys,
+          a.band.len_k,
+          pair % a.kv_heads,
+          pair / a.kv_heads,
+          at.pair,
+          seen_by.begin,
+          seen_by.end - seen_by.begin,
+          seen_by.plain_begin,
+          seen_by.plain_end,
+          a.band.reach == Reach::all ? at.tile % (seen_by.end - seen_by.begin) : seen_by.begin};
+}
+
+// The query heads of a tile: all that share its keys, or those of the range.
+struct Heads {
+  int first, count;
+};
+template <class C>
+__device__ __forceinline__ Heads heads_of(const WideArgs& a, const WideTile& t) {
+  const int group = a.heads / a.kv_heads;
+  if constexpr (C::keeps) return {t.kv_head * group + a.kept.first_head, a.kept.heads};
+  return {t.kv_head * group, group};
+}
+
+// Sums between two ranges, a thread's own.
+template <class C>
+__device__ __forceinline__ float4* unfinished(const WideArgs& a, const WideTile& t, bool of_dv) {
+  constexpr int vectors = C::dim / 8 * 128;
+  return reinterpret_cast<float4*>(a.kept.unfinished) + (std::size_t(t.pair * a.tiles_per_head + t.key / C::keys) * 2 + of_dv) * vectors +
+         threadIdx.x % 128;
 }
 
 template <class C>
@@ -46,10 +112,10 @@ __device__ __forceinline__ void produce_wide(const WideArgs& a, WideShared<C>& s
   int parity = 1;
   for (Next<C> tile(a, a.kv_heads); tile.there();) {
     const WideTile t = find_wide_tile<C>(a, tile);
-    const int group = a.heads / a.kv_heads;
+    const Heads heads = heads_of<C>(a, t);
     bool first = true;
-    for (int head = t.kv_head * group; head < t.kv_head * group + group; ++head)
-      for (int m = t.first; m < t.first + t.count; ++m, first = false) {
+    for (int head = heads.first; head < heads.first + heads.count; ++head)
+      for (int i = 0, m = t.start; i < t.count; ++i, m = t.after(m), first = false) {
         const std::size_t stat = std::size_t(t.batch * a.heads + head) * a.padded + m * C::rows;
         s.q_empty[ring.stage].wait(ring.parity ^ 1);
         s.q_full[ring.stage].arrive_and_expect(sizeof s.q[0] + sizeof s.lse[0]);
@@ -97,6 +163,16 @@ __device__ __forceinline__ void consume_wide(const WideArgs& a, WideShared<C>& s
     const WideTile t = find_wide_tile<C>(a, tile);
     float d[dim / 2] = {}, x[rows / 2];  // dV and Sᵀ, or dK and dPᵀ
     std::uint32_t w[rows / 16][4];       // Pᵀ, or dSᵀ
+    int head = 0;                        // of those of this tile
+    if constexpr (C::keeps)
+      if (a.kept.resumes) {
+        const float4* from = unfinished<C>(a, t, scores_role);
+#pragma unroll
+        for (int i = 0; i < dim / 8; ++i) {
+          const float4 y = from[i * 128];
+          d[4 * i] = y.x, d[4 * i + 1] = y.y, d[4 * i + 2] = y.z, d[4 * i + 3] = y.w;
+        }
+      }
 
     const auto start = [&](unsigned n) {  // Sᵀ = K Qᵀ, or dPᵀ = -Δ + V dOᵀ
       if constexpr (scores_role) {
@@ -120,34 +196,39 @@ __device__ __forceinline__ void consume_wide(const WideArgs& a, WideShared<C>& s
       if constexpr (C::capped) cap<true>(x, a.capping);
       if (m < t.plain_from || m >= t.plain_to)
         hide_unseen<C::reach, C::capped>(x, a.band, t.batch, t.key + key_here, t.key_end, m * rows + column_here);
-      const auto hand_over = [&](const std::uint32_t(&y)[rows / 16][4]) {
-        s.p_empty[n % 2].wait(n / 2 % 2 ^ 1);
-#pragma unroll
-        for (int i = 0; i < rows / 16; ++i) s.p[n % 2][i][thread] = make_uint4(y[i][0], y[i][1], y[i][2], y[i][3]);
-      };
       if constexpr (C::capped) {
-        std::uint32_t sloped[rows / 16][4];
-        weigh_capped<T>(w, sloped, x, a.scale_log2, lse, hold);
-        hand_over(sloped);
+        weigh_capped<T>(w, x, a.scale_log2, lse, hold, a.one, [&](int i, float y, float z) { x[i] = y, x[i + 1] = z; });
       } else {
         weigh(x, a.scale_log2, lse);
-        hold_to_one(x, hold);
+        hold_to_one(x, hold, a.one);
 #pragma unroll
         for (int i = 0; i < rows / 16; ++i)
 #pragma unroll
           for (int f = 0; f < 4; ++f) w[i][f] = pack<T>(x[8 * i + 2 * f], x[8 * i + 2 * f + 1]);
-        hand_over(w);
       }
+      s.p_empty[n % 2].wait(n / 2 % 2 ^ 1);
+#pragma unroll
+      for (int i = 0; i < rows / 16; ++i) HandedP<T>::put(s.p[n % 2][i], thread, &x[8 * i]);
       s.p_full[n % 2].arrive();
     };
     const auto gradients = [&] {  // dS = P ∘ (dP - Δ)
       s.p_full[n % 2].wait(n / 2 % 2);
 #pragma unroll
       for (int i = 0; i < rows / 16; ++i) {
-        const uint4 y = s.p[n % 2][i][thread];
-        differentiate<T>(w[i], {y.x, y.y, y.z, y.w}, &x[8 * i]);
+        float p[8];
+        HandedP<T>::take(p, s.p[n % 2][i], thread);
+#pragma unroll
+        for (int f = 0; f < 4; ++f) w[i][f] = pack<T>(p[2 * f] * x[8 * i + 2 * f], p[2 * f + 1] * x[8 * i + 2 * f + 1]);
       }
       s.p_empty[n % 2].arrive();
+    };
+    const auto keep = [&](int m) {  // dSᵀ, while it is multiplied
+      const int seen = a.band.reach == Reach::run ? a.band.template key_tiles<C::reach>(m * rows, rows, keys).begin : 0;
+      uint4* to =
+          static_cast<uint4*>(a.kept.ds) +
+          ((std::size_t(t.pair) * a.kept.heads + head) * a.kept.blocks_of_head + a.kept.place(m, t.key / keys, seen)) * kept_vectors;
+#pragma unroll
+      for (int i = 0; i < rows / 16; ++i) to[i * 128 + thread] = make_uint4(w[i][0], w[i][1], w[i][2], w[i][3]);
     };
     const auto advance = [&](int m, auto more) {  // Sᵀ or dPᵀ of this step is here
       words.renew();
@@ -168,13 +249,14 @@ __device__ __forceinline__ void consume_wide(const WideArgs& a, WideShared<C>& s
         mma<T, Major::mn>(d, w[i], words.at(offset(scores_role ? s.dout : s.q) + stage(n) * stage_bytes + mn_offset(i), panel_bytes(rows)));
       mma_commit();
       if constexpr (decltype(more)::value) start(n + 1);
+      if constexpr (C::keeps && !scores_role) keep(m);
       mma_wait<0>();
       pin(x);
       release(scores_role ? s.do_empty[stage(n)] : s.q_empty[stage(n)]);
       ++n;
     };
 
-    int left = a.heads / a.kv_heads * t.count, m = t.first;
+    int left = heads_of<C>(a, t).count * t.count, m = t.start;
     if (left > 0) {
       (scores_role ? s.k_full : s.v_full).wait(tile_parity);
       start(n);
@@ -182,7 +264,7 @@ __device__ __forceinline__ void consume_wide(const WideArgs& a, WideShared<C>& s
       pin(x);
       for (; left > 1; --left) {
         advance(m, std::true_type{});
-        if (++m == t.first + t.count) m = t.first;
+        if (m = t.after(m); m == t.start) ++head;
       }
       advance(m, std::false_type{});
       release(scores_role ? s.k_empty : s.v_empty);
@@ -190,8 +272,16 @@ __device__ __forceinline__ void consume_wide(const WideArgs& a, WideShared<C>& s
     }
     pin(d);
     if constexpr (C::reach == Reach::listed) report_nan(d, a.not_numbers);
+    if constexpr (C::keeps)
+      if (a.kept.goes_on) {
+        float4* to = unfinished<C>(a, t, scores_role);
+#pragma unroll
+        for (int i = 0; i < dim / 8; ++i) to[i * 128] = make_float4(d[4 * i], d[4 * i + 1], d[4 * i + 2], d[4 * i + 3]);
+        tile.index = s.next.take(next, nullptr);
+        continue;
+      }
     const Strides& to = scores_role ? a.dv_strides : a.dk_strides;
-    store_rows(d, scores_role ? 1.f : a.scale, static_cast<T*>(scores_role ? a.dv : a.dk) + t.batch * to.batch + t.kv_head * to.head,
+    store_rows(d, scores_role ? a.scale_dv : a.scale, static_cast<T*>(scores_role ? a.dv : a.dk) + t.batch * to.batch + t.kv_head * to.head,
                to.row, t.key + key_here, t.key_end, 0, scores_role ? a.dim_v : a.head_dim);
     tile.index = s.next.take(next, tile.listed ? &tile.dealt : nullptr);
   }
@@ -213,10 +303,10 @@ __global__ void __launch_bounds__(384, 1) attention_bwd_wide_dkdv_sm90(const __g
   }
   const bool hold = meet_and_ask(a.far);
   if (threadIdx.x < 128) {
-    registers_down<24>();
+    registers_down<40>();
     if (threadIdx.x == 0) produce_wide<C>(a, s);
   } else {
-    registers_up<240>();
+    registers_up<232>();
     if (threadIdx.x < 256)
       consume_wide<C, true>(a, s, hold);
     else

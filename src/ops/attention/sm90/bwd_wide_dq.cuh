@@ -135,7 +135,7 @@ __device__ __forceinline__ void consume_query(const WideArgs& a, WideQueryShared
         // 1 - tanh², and 0 for a hidden score: its own would bring dP beyond FP32, and 0 · inf is NaN. Saturating costs no instruction.
         if constexpr (C::capped) dp[i] = (dp[i] + minus_delta[i / 2 % 2]) * __saturatef(fmaf(-x, x, 1));
       }
-      hold_to_one(scores, hold);
+      hold_to_one(scores, hold, a.one);
 #pragma unroll
       for (int c = 0; c < keys / 8; ++c)
 #pragma unroll

@@ -57,6 +57,11 @@ foreach(type __nv_bfloat16 __half)
     headroom_instances(headroom_sm90_instances flash_sm90_bwd_${part}_${type} ops/attention/sm90/bwd_wide_${part}.cuh ${backward}
       LINES "start_${part}<Backward256<${type}>>(const WideArgs&, int, cudaStream_t)")
   endforeach()
+  headroom_instances(headroom_sm90_instances flash_sm90_bwd_kept_dkdv_${type} ops/attention/sm90/bwd_wide_dkdv.cuh ${backward}
+    LINES "start_dkdv<Keeping<Backward256<${type}>>>(const WideArgs&, int, cudaStream_t)"
+          "start_dkdv<Keeping<Asking<Backward256<${type}>, Reach::run, true>>>(const WideArgs&, int, cudaStream_t)")
+  headroom_instances(headroom_sm90_instances flash_sm90_bwd_kept_dq_${type} ops/attention/sm90/bwd_wide_dq_of_kept.cuh ${backward}
+    LINES "start_dq_of_kept<Backward256<${type}>>(const WideArgs&, int, cudaStream_t)")
   # Packed documents and capped scores. Documents up to head dim 64 are summed in a fixed order, which is the faster one; past it in either; caps in any.
   set(lines "")
   foreach(shape Backward64 Backward128)

@@ -114,12 +114,19 @@ struct Backward80 : Backward128<Type> {
   static constexpr int dim = 80;
 };
 template <class Type>
-struct Backward256 {  // two kernels: dK and dV, a block of `keys`; dQ, a block of `dq_rows` walking `dq_keys` a step
+struct
+    Backward256 {  // two kernels: dK and dV, a block of `keys`; dQ, a block of `dq_rows` walking `dq_keys` a step, or a product of kept dS
   using T = Type;
   // 64 keys a step of dQ: with 48 the products from shared memory need more than it delivers. V has one stage then.
   static constexpr int dim = 256, keys = 64, rows = 64, dq_rows = 128, dq_keys = 64, stages = 2, dq_v_stages = 1;
+  static constexpr int product_stages = 4;  // of dQ's product, where dS was kept: 64 keys and dS of 128 rows each
+  static constexpr bool keeps = false;
   static constexpr Reach reach = Reach::run;
   static constexpr bool capped = false;
+};
+template <class Tiles>  // the same, but dK and dV's kernel keeps dS, and dQ is its product with K
+struct Keeping : Tiles {
+  static constexpr bool keeps = true;
 };
 template <class Tiles, Reach of, bool cap>  // the same shape where more is asked: documents, capped scores
 struct Asking : Tiles {
