@@ -208,8 +208,7 @@ __device__ __forceinline__ void consume(const Args& a, Shared<C, ordered>& s, in
     s.tile_full[next.stage].wait_awake(next.parity);
     index = s.tile[next.stage];
     if constexpr (from_list<C, ordered>) found.tile = s.found[next.stage];
-    __syncwarp();  // every lane has read before lane 0 says so
-    release(s.tile_empty[next.stage]), next.next();
+    s.tile_empty[next.stage].arrive(), next.next();
   }
 }
 
@@ -232,7 +231,7 @@ __global__ void __launch_bounds__(384, 1) attention_bwd_sm90(const __grid_consta
     for (int i = 0; i < C::stages; ++i) s.q_full[i].init(1), s.q_empty[i].init(256), s.do_full[i].init(1), s.do_empty[i].init(256);
     for (int i = 0; i < 2; ++i)
       s.ds_full[i].init(8), s.dq_empty[i][0].init(1), s.dq_empty[i][1].init(1), s.tile_full[i].init(1),
-          s.tile_empty[i].init(8 + Sending<C, ordered>::senders);
+          s.tile_empty[i].init(256 + Sending<C, ordered>::senders);
     for (auto& full : s.dq_full) full.init(4);
     barriers_ready();
   }

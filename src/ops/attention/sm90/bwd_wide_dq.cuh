@@ -164,8 +164,9 @@ __device__ __forceinline__ void consume_query(const WideArgs& a, WideQueryShared
     const int first = max(sees.begin, t.first), end = max(min(sees.end, t.first + t.count), first);
     const auto pass_over = [&](int tiles) {
       for (; tiles > 0; --tiles, ++n) {
-        s.k_full[stage(n)].wait(parity(n)), release(s.k_empty[stage(n)]);
-        s.v_full[v_stage(n)].wait(v_parity(n)), release(s.v_empty[v_stage(n)]);
+        s.k_full[stage(n)].wait(parity(n)), s.v_full[v_stage(n)].wait(v_parity(n));
+        __syncwarp();  // no product makes the lanes meet here: every lane has seen this turn of the barriers before lane 0 lets the next one begin
+        release(s.k_empty[stage(n)]), release(s.v_empty[v_stage(n)]);
       }
     };
     pass_over(first - t.first);
@@ -181,6 +182,7 @@ __device__ __forceinline__ void consume_query(const WideArgs& a, WideQueryShared
     }
     if (t.count > 0) {
       s.q_full.wait(tile_parity);
+      __syncwarp();
       release(s.q_empty);
       tile_parity ^= 1;
       pass_over(t.first + t.count - end);
