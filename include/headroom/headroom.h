@@ -234,6 +234,10 @@ HEADROOM_API headroom_status headroom_attention_call_run(const headroom_attentio
                                                          void* stream);
 HEADROOM_API void headroom_attention_call_destroy(headroom_attention_call* call); /* NULL is allowed; no run may be running */
 
+/* For the package gpu_headroom alone, which may change it: a new tuple of Python functions that make calls of attention whose shapes and strides
+ * it settled. Call it with Python's lock held. NULL, with no error in Python or one, where this process has no Python that can do it. */
+HEADROOM_API void* headroom_python_attention(void);
+
 /* One line per variant, best first: "flash: chosen", "plain: serves too", "other: why it cannot". Writes at most `capacity`
  * bytes, the closing zero included; *needed (when not NULL) is what the whole text takes. Fine also when none serves. */
 HEADROOM_API headroom_status headroom_attention_explain(headroom_context* context, const headroom_attention_problem* problem, char* text,

@@ -156,6 +156,12 @@ def library():
     return loaded
 
 
+def python_attention():
+    """(attend, forward, backward, keep, set_up) of src/capi/python_attention.cpp: functions of Python that are written in C++."""
+    make = c.PYFUNCTYPE(c.py_object)(("headroom_python_attention", library()))  # with Python's lock held
+    return make()
+
+
 def failed(status):
     text = library().headroom_last_error().decode("utf-8", "replace")
     text = re.sub(r"\bcu_([qk])\b", r"cu_seqlens_\1", text)  # as Python's callers call them

@@ -316,6 +316,8 @@ TEST(CCalls, OneServesManyThreads) {
   headroom_attention_call_destroy(call);
 }
 
+TEST(CCalls, WithoutPythonInTheProcessThereAreNoFunctionsForIt) { EXPECT_EQ(headroom_python_attention(), nullptr); }
+
 TEST(CppInterface, TakesSinksDocumentsAndPages) {
   const api::Context context(1);
   const auto raw = make_context(1);

@@ -8,7 +8,7 @@ from torch_cases import DEVICES, FUSED, Base, packed, reference, tensors, torch,
 
 import gpu_headroom as hr
 import gpu_headroom.torch as ht
-from gpu_headroom.torch import calls, checks, sdpa
+from gpu_headroom.torch import calls, checks, quick, sdpa
 
 
 class ReplaceTest(Base):
@@ -33,7 +33,8 @@ class ReplaceTest(Base):
         q, k, v = tensors(heads=2, seed=5)
         refusal = hr.Error("unsupported", "cuda:0 cannot be had")
         sdpa._known.clear()
-        with ht.replace_sdpa() as seen, mock.patch.object(calls, "context_of", side_effect=refusal):
+        python_alone = mock.patch.object(quick, "attend", None)  # it knows this call
+        with ht.replace_sdpa() as seen, mock.patch.object(calls, "context_of", side_effect=refusal), python_alone:
             F.scaled_dot_product_attention(q, k, v).sum().backward()
         self.assertEqual((seen.served, dict(seen.left)), (0, {"cuda:0 cannot be had": 1}))
         with ht.replace_sdpa(), mock.patch.object(calls, "context_of", side_effect=hr.Error("bug", "of ours")):

@@ -104,7 +104,8 @@ class _Call:
         )
         self.lse_shape = batch, heads, len_q
         one = torch.empty(1, dtype=torch.float32, device=device)  # LSE and workspaces are made like it: the cheapest way to make one
-        self.one, self.room = one.expand(self.lse_shape), [one.view(torch.uint8)[:1].expand(n) if n else None for n in self.workspace]
+        more = 0 if self.cuda else lib.ALIGNMENT  # torch's allocator for CUDA aligns
+        self.one, self.room = one.expand(self.lse_shape), [one.view(torch.uint8)[:1].expand(n + more) if n else None for n in self.workspace]
         self.of_q, self.of_k, self.of_v = (  # shape and strides of dq, dk and dv
             _shape_and_stride((a, n, length, d) if heads_first else (a, length, n, d), heads_first)
             for a, n, length, d in ((batch, heads, len_q, dim), (k_batch, kv_heads, len_k, dim), (k_batch, kv_heads, len_k, dim_v))
@@ -200,11 +201,7 @@ class _Call:
         dk = torch.empty_like(dq) if self.dk_is_as_dq else torch.empty_like(k) if key[2] == self.of_k[1] else k.new_empty_strided(*self.of_k)
         dv = torch.empty_like(dk) if self.dv_is_as_dk else torch.empty_like(v) if key[3] == self.of_v[1] else v.new_empty_strided(*self.of_v)
         dsink = None if sink is None else torch.empty_like(sink, memory_format=torch.contiguous_format)
-        ready = self.ready[1].get(key)
-        if ready is None:
-            tensors = [("q", q), ("k", k), ("v", v), ("o", o), ("d_o", d_o), ("lse", lse), ("dlse", dlse)]
-            tensors += [("dq", dq), ("dk", dk), ("dv", dv), *_small(sink, cu_q, cu_k)]
-            ready = self.make_ready(1, key, [*tensors, ("dsink", dsink), _numbers(random)], 5)
+        ready = self.ready[1].get(key) or self.ready_backward(d_o, dlse, q, k, v, o, lse, dq, dk, dv, sink, cu_q, cu_k, dsink, random)
         if ready.copies:
             given = [q, k, v, o, d_o]
             for at in ready.copies:
@@ -231,14 +228,20 @@ class _Call:
             raise lib.failed(status)
         return dq, dk, dv, dsink
 
+    def ready_backward(self, d_o, dlse, q, k, v, o, lse, dq, dk, dv, sink=None, cu_q=None, cu_k=None, dsink=None, random=None):
+        key = d_o.stride(), q.stride(), k.stride(), v.stride(), o.stride(), dlse is None
+        tensors = [("q", q), ("k", k), ("v", v), ("o", o), ("d_o", d_o), ("lse", lse), ("dlse", dlse)]
+        tensors += [("dq", dq), ("dk", dk), ("dv", dv), *_small(sink, cu_q, cu_k), ("dsink", dsink), _numbers(random)]
+        return self.make_ready(1, key, tensors, 5)
+
     def lend(self, which):
         """Workspace of a pass, or None. A CPU's small ones are kept by the thread: there a call is over when it returns."""
         room = self.room[which]
         if room is None or self.cuda:
             return room if room is None else torch.empty_like(room)
-        size = self.workspace[which] + lib.ALIGNMENT
+        size = room.shape[0]
         if size > _SMALL:
-            return torch.empty(size, dtype=torch.uint8, device=self.device)
+            return torch.empty_like(room)
         held = getattr(_of_thread, "held", None)
         if held is None or held[1] < size:
             held = _of_thread.held = torch.empty(size, dtype=torch.uint8, device=self.device), size

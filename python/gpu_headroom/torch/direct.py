@@ -3,6 +3,7 @@
 import torch
 import torch.autograd.forward_ad as _forward_ad
 
+from . import quick
 from .calls import KINDS, call_of
 from .operators import NO_PAGES
 from .transforms import Transformed
@@ -27,20 +28,32 @@ class _Attention(torch.autograd.Function):
     def backward(ctx, d_o, dlse=None):
         if d_o is None and dlse is None:
             return (None,) * len(ctx.needs_input_grad)
-        q, k, v, o, lse, *more = ctx.saved_tensors
+        saved = ctx.saved_tensors
+        more = len(saved) > 5
         if more and ctx.pages is not None:
             raise RuntimeError(NO_PAGES)
-        if d_o is None:
-            d_o = torch.zeros_like(o)
-        call, _, options = ctx.settled
-        if torch.is_grad_enabled():  # second derivatives are wanted: the operator says that there are none
-            dq, dk, dv, dsink = torch.ops.headroom.attention_backward(d_o, dlse, q, k, v, o, lse, *(more or (None,) * 4), *options)
-        else:
-            dq, dk, dv, dsink = call.backward(d_o, dlse, q, k, v, o, lse, *more)
+        dq, dk, dv, dsink = _gradients(ctx.settled, saved, d_o, dlse)
         if not more:
             return dq, dk, dv, None, None
-        return dq, dk, dv, None, None, None if more[0] is None else dsink, None, None, None, None
+        return dq, dk, dv, None, None, None if saved[5] is None else dsink, None, None, None, None
 
+
+def _gradients(settled, saved, d_o, dlse):
+    q, k, v, o, lse, *more = saved
+    call, _, options = settled
+    if d_o is None:
+        d_o = torch.zeros_like(o)
+    if torch.is_grad_enabled():  # second derivatives are wanted: the operator says that there are none
+        return torch.ops.headroom.attention_backward(d_o, dlse, q, k, v, o, lse, *(more or (None,) * 4), *options)
+    return call.backward(d_o, dlse, q, k, v, o, lse, *more)
+
+
+def _general_backward(settled, saved, d_o, dlse):
+    """Of a call that quick.attend() made, where its own backward does not serve."""
+    return (None,) * 5 if d_o is None and dlse is None else (*_gradients(settled, saved, d_o, dlse)[:3], None, None)
+
+
+quick.set_up(_general_backward)
 
 try:  # code that intercepts operators must see ours: modes, functorch, tracing
     _modes = torch._C._len_torch_dispatch_stack, torch._C._len_torch_function_stack

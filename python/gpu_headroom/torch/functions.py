@@ -3,9 +3,10 @@
 from typing import TYPE_CHECKING, Any, NoReturn, Optional, Tuple, Union, overload
 
 import torch
+import torch.autograd.forward_ad as _forward_ad
 
 from .. import attention as arrays_attention
-from . import masks
+from . import masks, quick
 from .calls import KINDS, call_of, context_of, tf32_of
 from .checks import cast, check_quantise, checked, checked_seed, listed, options_of, reason_why_not, refuse, whole_number, window_of
 from .direct import any_autocast, directly, keep, known, plain, run, run_directly, seed_of, settled
@@ -141,12 +142,20 @@ def attention(
         refuse(attention, misspelt)
     if mask is not None:
         raise TypeError("gpu_headroom.torch.attention: there is no mask here: say is_causal=True or window=..., or leave it out")
+    asked = (
+        attn_mask, dropout_p, is_causal, scale, enable_gqa, window, align, layout, variant, deterministic, tf32, softcap, sink, cu_seqlens_q,
+        cu_seqlens_k, seed, quantise,
+    )  # fmt: skip
+    if not torch.compiler.is_compiling() and quick.attend is not None and _forward_ad._current_level < 0:
+        out = quick.attend(q, k, v, return_lse, asked)
+        if out is not None:
+            return out
     deterministic = deterministic or torch.are_deterministic_algorithms_enabled()
     if window is not None and type(window) is not int and not is_causal:  # plain numbers: a tensor in the key could be changed
         window = window_of(window)
     key = None
     if (
-        attn_mask is None and not dropout_p and seed is None and cu_seqlens_q is None and (sink is None or type(sink) in plain)
+        attn_mask is None and not dropout_p and dropout_p is not False and seed is None and cu_seqlens_q is None and (sink is None or type(sink) in plain)
         and directly(q, k, v) and not any_autocast()
     ):  # fmt: skip
         try:
@@ -172,7 +181,10 @@ def attention(
         check_quantise(quantise, tensors[:4])
     tensors = (*tensors, None, seed_of(q, dropout_p, checked_seed(seed, dropout_p, q)))
     if key is not None and q.device.type in KINDS:
-        keep(known, key, settled(tensors, options))
+        ready = settled(tensors, options)
+        keep(known, key, ready)
+        if quantise is None:  # what is checked in each call
+            quick.keep(ready, q, k, v, asked)
     return run(tensors, options, return_lse)
 
 

@@ -10,7 +10,7 @@ import torch
 import torch.autograd.forward_ad as _forward_ad
 
 from .. import library as lib
-from . import masks
+from . import masks, quick
 from .calls import KINDS, ORDERS
 from .checks import cast, options_of, reason_why_not
 from .direct import any_autocast, directly, keep, run, run_directly, seed_of, settled
@@ -250,8 +250,15 @@ def _sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, sca
         chosen = NO_FORWARD_MODE
     if chosen is not None:
         return _leave(chosen, seen, *given)
+    asked = "scaled_dot_product_attention", attn_mask, dropout_p, is_causal, scale, enable_gqa, tf32, on
+    if not compiling and quick.attend is not None:
+        o = quick.attend(query, key, value, False, asked)
+        if o is not None:
+            if seen is not None:
+                seen.served += 1
+            return o
     known_as = None
-    if attn_mask is None and not dropout_p and directly(query, key, value) and not any_autocast():
+    if attn_mask is None and not dropout_p and dropout_p is not False and directly(query, key, value) and not any_autocast():
         try:
             known_as = (
                 query.shape, query.stride(), key.shape, key.stride(), value.shape, value.stride(), query.dtype, key.dtype, value.dtype,
@@ -299,7 +306,9 @@ def _sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, sca
     try:
         o = run(tensors, options)
         if known_as is not None and dims == 4 and q is query and k is key and v is value and q.device.type in KINDS:
-            keep(_known, known_as, settled(tensors, options))
+            ready = settled(tensors, options)
+            keep(_known, known_as, ready)
+            quick.keep(ready, q, k, v, asked)
     except lib.Error as refused:  # no kernel for this device, no driver, no GPU kernels beside the library
         if refused.status != "unsupported":
             raise

@@ -1,0 +1,455 @@
+// A call of attention by a program in Python that made the same call before: from torch's tensors to the kernel without Python's own code.
+// The package gpu_headroom checks every call that is new and keeps its form here; what is not known here it does itself. Everything
+// below runs with Python's lock held, so nothing here has a lock of its own.
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "capi/dlpack.h"
+#include "capi/python.h"
+#include "headroom/headroom.h"
+
+namespace headroom::capi::python {
+namespace {
+
+// ---- what Python gave us once ----
+
+struct Given {
+  dlpack::Exchange* exchange;
+  Ref tensor, parameter;              // the types of tensors that have no say in functions of torch
+  Ref empty_like, new_empty_strided;  // results are torch's own, so that its allocator knows of every use
+  Ref grad_is_enabled;
+  Ref ambient;  // functions whose answers must be those of the time when a form was kept: modes, transforms, threads, ...
+  Ref apply;    // of the autograd.Function whose forward and backward are below
+  Ref learn;    // (settled, d_o, q, k, v, o, lse): what backward needs for tensors with such strides, or None
+  Ref general;  // (settled, saved, d_o, dlse): backward in Python
+  Ref failed;   // (status): raises
+
+  Ref saved_tensors = name("saved_tensors"), save_for_backward = name("save_for_backward"), requires_grad = name("requires_grad");
+  Ref set_materialize_grads = name("set_materialize_grads"), form = name("form");
+  static Ref name(const char* text) { return Ref(interpreter().PyUnicode_InternFromString(text)); }
+};
+Given* given = nullptr;
+
+// ---- tensors ----
+
+struct View {
+  std::array<std::int64_t, 8> sizes{};  // shape and strides
+  std::int32_t rank = 0;
+  dlpack::Type type{};
+  dlpack::Device device{};
+
+  bool operator==(const View&) const = default;
+};
+
+struct Read {
+  View view;
+  void* data = nullptr;
+};
+
+bool plain(Object* o) {
+  const Ref type(interpreter().PyObject_Type(o));
+  return type.get() == given->tensor.get() || type.get() == given->parameter.get();
+}
+
+// False, without an error, for everything that is not a plain tensor with memory of its own.
+bool read(Object* o, Read& out) {
+  if (!plain(o)) return false;
+  dlpack::Tensor t;
+  if (given->exchange->lend(o, &t) != 0) {
+    interpreter().PyErr_Clear();
+    return false;
+  }
+  if (t.rank > 4) return false;
+  std::copy_n(t.shape, t.rank, out.view.sizes.begin());
+  std::copy_n(t.stride, t.rank, out.view.sizes.begin() + 4);
+  out.view.rank = t.rank, out.view.type = t.type, out.view.device = t.device, out.data = t.begin();
+  return true;
+}
+
+template <std::size_t n>
+bool read_all(const std::array<Object*, n>& from, std::array<Read, n>& to) {
+  for (std::size_t i = 0; i < n; ++i)
+    if (!read(from[i], to[i])) return false;
+  return true;
+}
+
+bool aligned(std::span<const Read> tensors) {  // to what kernels of a GPU load at once
+  std::uintptr_t all = 0;
+  for (const Read& t : tensors) all |= reinterpret_cast<std::uintptr_t>(t.data);
+  return all % 16 == 0;
+}
+
+// ---- results and workspace ----
+
+struct Output {
+  long long like = -1;  // which of the tensors at hand has its shape and strides: empty_like is the cheapest call that makes a tensor
+  Ref shape, stride;    // if there is none
+};
+
+// (like, shape, stride), as Python says it.
+Output output_of(Object* said) {
+  const auto& py = interpreter();
+  return {py.PyLong_AsLongLong(py.PyTuple_GetItem(said, 0)), Ref::also(py.PyTuple_GetItem(said, 1)),
+          Ref::also(py.PyTuple_GetItem(said, 2))};
+}
+
+Ref make(const Output& o, std::span<Object* const> at_hand) {
+  if (o.like >= 0) return call(given->empty_like.get(), {at_hand[std::size_t(o.like)]});
+  return call(given->new_empty_strided.get(), {at_hand[0], o.shape.get(), o.stride.get()});
+}
+
+// Where a tensor that torch has made begins; false after an error, which Python has.
+bool begins(const Ref& tensor, void*& at) {
+  dlpack::Tensor t;
+  if (!tensor || given->exchange->lend(tensor.get(), &t) != 0) return false;
+  at = t.begin();
+  return true;
+}
+
+// One pass: the C call with shapes and strides settled, NULL if these tensors are left to Python; its workspace, and a tensor of that size
+// without memory; and what Python keeps alive for it.
+struct Pass {
+  headroom_attention_call* call = nullptr;
+  std::size_t workspace = 0;
+  Ref room, owner;
+};
+
+// (call, bytes of workspace, room, owner), as Python says it.
+Pass pass_of(Object* said) {
+  const auto& py = interpreter();
+  const auto item = [&](Size i) { return py.PyTuple_GetItem(said, i); };
+  return {static_cast<headroom_attention_call*>(py.PyLong_AsVoidPtr(item(0))), std::size_t(py.PyLong_AsLongLong(item(1))),
+          Ref::also(item(2)), Ref::also(item(3))};
+}
+
+// Lent until the call returns: on a GPU torch's allocator keeps it for what the stream was given, a CPU's small ones are kept by the thread.
+class Workspace {
+ public:
+  Workspace() = default;
+  Workspace(const Workspace&) = delete;
+  ~Workspace() {
+    if (lent_) lent_->deleter(lent_);
+  }
+
+  bool take(const Pass& pass, const dlpack::Device& device) {  // false after an error, which Python has
+    if (pass.workspace == 0) return true;
+    constexpr std::size_t small = 1 << 20;
+    std::int64_t size = std::int64_t(pass.workspace), step = 1;
+    if (device.type == dlpack::cpu) size += HEADROOM_ALIGNMENT;
+    if (device.type == dlpack::cpu && pass.workspace <= small) {
+      thread_local std::vector<char> kept;
+      if (kept.size() < std::size_t(size)) kept.resize(std::size_t(size));
+      data_ = kept.data();
+      return true;
+    }
+    dlpack::Tensor wanted{nullptr, device, 1, dlpack::bytes, &size, &step, 0};
+    if (given->exchange->allocate(&wanted, &lent_, nullptr, [](void*, const char*, const char*) {}) == 0) {
+      data_ = lent_->tensor.begin();
+      return true;
+    }
+    lent_ = nullptr;
+    interpreter().PyErr_Clear();
+    room_ = call(given->empty_like.get(), {pass.room.get()});  // says in torch's words why not
+    return begins(room_, data_);
+  }
+  void* data() const {
+    const auto at = reinterpret_cast<std::uintptr_t>(data_) + HEADROOM_ALIGNMENT - 1;
+    return reinterpret_cast<void*>(at / HEADROOM_ALIGNMENT * HEADROOM_ALIGNMENT);
+  }
+
+ private:
+  dlpack::Managed* lent_ = nullptr;
+  Ref room_;
+  void* data_ = nullptr;
+};
+
+// ---- forms: what a call needs each time ----
+
+struct BackwardForm {
+  std::array<View, 6> of;  // d_o, q, k, v, o, lse
+  Pass pass;
+  std::array<Output, 3> gradients;  // dq, dk, dv
+};
+
+struct Form {
+  std::array<View, 3> of;  // q, k, v
+  Ref asked, answers;      // the other arguments, as the caller said them; and what Given::ambient answered
+  Pass pass;
+  Output o;
+  Ref like_lse;
+  std::vector<std::unique_ptr<BackwardForm>> backward;
+
+  const dlpack::Device& device() const { return of[0].device; }
+  bool on_gpu() const { return device().type == dlpack::cuda; }
+};
+
+constexpr const char* form_name = "headroom.form";
+constexpr std::size_t most_forms = 4096, most_alike = 16;
+
+std::uint64_t hash_of(const std::array<Read, 3>& tensors) {
+  std::uint64_t h = 0;
+  const auto add = [&h](std::int64_t n) { h = (h ^ std::uint64_t(n)) * 0x9E3779B97F4A7C15u, h ^= h >> 29; };
+  for (const Read& t : tensors) {
+    for (const auto n : t.view.sizes) add(n);
+    add(t.view.type.code << 8 | t.view.type.bits), add(t.view.device.index << 8 | t.view.device.type);
+  }
+  return h;
+}
+
+struct Forms {
+  std::unordered_map<std::uint64_t, std::vector<Ref>> by_hash;  // capsules
+  std::size_t count = 0;
+};
+Forms& forms() {
+  static auto* kept = new Forms;  // never destroyed: the interpreter ends before the process does
+  return *kept;
+}
+
+Form* form_of(Object* capsule) { return static_cast<Form*>(interpreter().PyCapsule_GetPointer(capsule, form_name)); }
+
+Object* known(const std::array<Read, 3>& tensors, Object* asked) {
+  const auto found = forms().by_hash.find(hash_of(tensors));
+  if (found == forms().by_hash.end()) return nullptr;
+  for (const Ref& capsule : found->second) {
+    const Form& f = *form_of(capsule.get());
+    if (std::ranges::equal(f.of, tensors, {}, {}, &Read::view) && same(f.asked.get(), asked)) return capsule.get();
+  }
+  return nullptr;
+}
+
+Ref answers() {
+  const auto& py = interpreter();
+  const Size n = py.PyTuple_Size(given->ambient.get());
+  Ref all(py.PyTuple_New(n));
+  for (Size i = 0; all && i < n; ++i) {
+    Ref answer = call(py.PyTuple_GetItem(given->ambient.get(), i));
+    if (!answer) return {};
+    py.PyTuple_SetItem(all.get(), i, answer.give());
+  }
+  return all;
+}
+
+bool as_when_kept(const Form& f) {
+  const auto& py = interpreter();
+  for (Size i = 0, n = py.PyTuple_Size(f.answers.get()); i < n; ++i) {
+    const Ref answer = call(py.PyTuple_GetItem(given->ambient.get(), i));
+    if (!answer) py.PyErr_Clear();
+    if (!answer || !same(answer.get(), py.PyTuple_GetItem(f.answers.get(), i))) return false;
+  }
+  return true;
+}
+
+// ---- both passes ----
+
+// False after an error, which Python has.
+bool run(const Form& f, const Pass& pass, std::span<void* const> pointers) {
+  const auto& py = interpreter();
+  void* stream = nullptr;
+  if (f.on_gpu() && given->exchange->current_stream(dlpack::cuda, f.device().index, &stream) != 0) return false;
+  ThreadState* const state = py.PyEval_SaveThread();
+  const headroom_status status = headroom_attention_call_run(pass.call, pointers.data(), std::int32_t(pointers.size()), stream);
+  py.PyEval_RestoreThread(state);
+  if (status == HEADROOM_OK) return true;
+  const Ref number(py.PyLong_FromLongLong(status));
+  if (number) call(given->failed.get(), {number.get()});
+  return false;
+}
+
+struct Made {
+  Ref o, lse;
+};
+
+std::optional<Made> run_forward(const Form& f, const std::array<Object*, 3>& qkv, const std::array<Read, 3>& at) {
+  std::array<void*, 7> pointers{at[0].data, at[1].data, at[2].data};  // and o, lse, nothing that is saved, workspace
+  Made made{make(f.o, qkv), {}};
+  if (!begins(made.o, pointers[3])) return {};
+  made.lse = call(given->empty_like.get(), {f.like_lse.get()});
+  Workspace workspace;
+  if (!begins(made.lse, pointers[4]) || !workspace.take(f.pass, f.device())) return {};
+  pointers[6] = workspace.data();
+  if (!run(f, f.pass, pointers)) return {};
+  return made;
+}
+
+// The pass for tensors like these; Python is asked about new ones. nullptr: none, or an error.
+const BackwardForm* backward_of(Form& f, const std::array<Object*, 6>& tensors, const std::array<Read, 6>& at) {
+  const auto is = [&](const auto& b) { return std::ranges::equal(b->of, at, {}, {}, &Read::view); };
+  const auto found = std::ranges::find_if(f.backward, is);
+  if (found != f.backward.end()) return found->get();
+  if (f.backward.size() >= most_alike) return nullptr;
+  const auto& py = interpreter();
+  const Ref said = call(given->learn.get(), {f.pass.owner.get(), tensors[0], tensors[1], tensors[2], tensors[3], tensors[4], tensors[5]});
+  if (!said) return nullptr;
+  auto learnt = std::make_unique<BackwardForm>();
+  std::ranges::transform(at, learnt->of.begin(), &Read::view);
+  if (!is_none(said.get())) {  // (pass, dq, dk, dv)
+    learnt->pass = pass_of(py.PyTuple_GetItem(said.get(), 0));
+    for (Size i = 0; i < 3; ++i) learnt->gradients[std::size_t(i)] = output_of(py.PyTuple_GetItem(said.get(), i + 1));
+  }
+  return f.backward.emplace_back(std::move(learnt)).get();
+}
+
+// The gradients; empty where Python has to do it, or has an error.
+Ref run_backward(Form& f, Object* d_o, Object* saved) {
+  const auto& py = interpreter();
+  std::array<Object*, 9> tensors{d_o};  // and q, k, v, o, lse, dq, dk, dv
+  for (Size i = 0; i < 5; ++i) tensors[std::size_t(i) + 1] = py.PyTuple_GetItem(saved, i);
+  std::array<Object*, 6> inputs;
+  std::copy_n(tensors.begin(), 6, inputs.begin());
+  std::array<Read, 6> at;
+  if (!read_all(inputs, at) || (f.on_gpu() && !aligned(at))) return {};
+  const BackwardForm* const b = backward_of(f, inputs, at);
+  if (!b || !b->pass.call) return {};
+  std::array<Ref, 3> made;
+  // q, k, v, o, lse, d_o; then dlse, dq, dk, dv, nothing that is saved, workspace
+  std::array<void*, 12> pointers{at[1].data, at[2].data, at[3].data, at[4].data, at[5].data, at[0].data};
+  for (std::size_t i = 0; i < 3; ++i) {
+    made[i] = make(b->gradients[i], tensors);
+    if (!begins(made[i], pointers[7 + i])) return {};
+    tensors[6 + i] = made[i].get();
+  }
+  Workspace workspace;
+  if (!workspace.take(b->pass, f.device())) return {};
+  pointers[11] = workspace.data();
+  if (!run(f, b->pass, pointers)) return {};
+  return tuple({made[0].get(), made[1].get(), made[2].get(), py._Py_NoneStruct, py._Py_NoneStruct});
+}
+
+// ---- what Python calls ----
+
+bool is_differentiable(const std::array<Object*, 3>& qkv) {
+  const auto is_true = [](const Ref& answer) { return answer.get() == interpreter()._Py_TrueStruct; };
+  if (!is_true(call(given->grad_is_enabled.get()))) return false;
+  return std::ranges::any_of(qkv, [&](Object* t) { return is_true(Ref(interpreter().PyObject_GetAttr(t, given->requires_grad.get()))); });
+}
+
+Object* result(std::optional<Made> made, Object* return_lse) {
+  if (!made) return nullptr;
+  return return_lse == interpreter()._Py_TrueStruct ? tuple({made->o.get(), made->lse.get()}).give() : made->o.give();
+}
+
+// attend(q, k, v, return_lse, asked): the result, or None where such a call is not known. asked: a tuple of all other arguments.
+Object* attend(Object*, Object* const* arguments, Size) {
+  const auto& py = interpreter();
+  const std::array<Object*, 3> qkv{arguments[0], arguments[1], arguments[2]};
+  Object* const return_lse = arguments[3];
+  std::array<Read, 3> at;
+  if (!read_all(qkv, at) || (at[0].view.device.type == dlpack::cuda && !aligned(at))) return none().give();
+  if (return_lse != py._Py_TrueStruct && return_lse != py._Py_FalseStruct) return none().give();
+  Object* const found = known(at, arguments[4]);
+  if (!found) return none().give();
+  const Ref capsule = Ref::also(found);
+  const Form& f = *form_of(found);
+  if (!as_when_kept(f)) return none().give();
+  if (is_differentiable(qkv)) return call(given->apply.get(), {qkv[0], qkv[1], qkv[2], found, return_lse}).give();
+  return result(run_forward(f, qkv, at), return_lse);
+}
+
+// forward(ctx, q, k, v, form, return_lse) of an autograd.Function.
+Object* forward(Object*, Object* const* arguments, Size) {
+  const auto& py = interpreter();
+  Object* const ctx = arguments[0];
+  const std::array<Object*, 3> qkv{arguments[1], arguments[2], arguments[3]};
+  const Form* const f = form_of(arguments[4]);
+  if (!f) return nullptr;
+  std::array<Read, 3> at;
+  if (!read_all(qkv, at)) return py.PyErr_Format(*py.PyExc_RuntimeError, "q, k or v is a tensor without memory");
+  auto made = run_forward(*f, qkv, at);
+  if (!made) return nullptr;
+  if (!call_method(given->set_materialize_grads.get(), {ctx, py._Py_FalseStruct}) ||
+      !call_method(given->save_for_backward.get(), {ctx, qkv[0], qkv[1], qkv[2], made->o.get(), made->lse.get()}) ||
+      py.PyObject_SetAttr(ctx, given->form.get(), arguments[4]) != 0)
+    return nullptr;
+  return result(std::move(made), arguments[5]);
+}
+
+// backward(ctx, d_o, dlse=None) of the same.
+Object* backward(Object*, Object* const* arguments, Size count) {
+  const auto& py = interpreter();
+  Object *const ctx = arguments[0], *const d_o = arguments[1], *const dlse = count > 2 ? arguments[2] : py._Py_NoneStruct;
+  const Ref capsule(py.PyObject_GetAttr(ctx, given->form.get()));
+  Form* const f = capsule ? form_of(capsule.get()) : nullptr;
+  if (!f) return nullptr;
+  Ref saved(py.PyObject_GetAttr(ctx, given->saved_tensors.get()));
+  if (!saved) return nullptr;
+  const Ref second = call(given->grad_is_enabled.get());  // second derivatives are wanted
+  if (!second) return nullptr;
+  if (second.get() == py._Py_FalseStruct && is_none(dlse) && !is_none(d_o)) {
+    if (Ref made = run_backward(*f, d_o, saved.get()); made || py.PyErr_Occurred()) return made.give();
+  }
+  return call(given->general.get(), {f->pass.owner.get(), saved.get(), d_o, dlse}).give();
+}
+
+// keep(q, k, v, asked, pass, o, like_lse): attend() serves such calls from now on.
+Object* keep(Object*, Object* const* arguments, Size) {
+  const auto& py = interpreter();
+  const std::array<Object*, 3> qkv{arguments[0], arguments[1], arguments[2]};
+  std::array<Read, 3> at;
+  if (!read_all(qkv, at)) return none().give();
+  auto f = std::make_unique<Form>();
+  std::ranges::transform(at, f->of.begin(), &Read::view);
+  f->asked = Ref::also(arguments[3]);
+  f->pass = pass_of(arguments[4]);
+  f->o = output_of(arguments[5]);
+  f->like_lse = Ref::also(arguments[6]);
+  f->answers = answers();
+  if (!f->answers) return nullptr;
+  Ref capsule(py.PyCapsule_New(f.get(), form_name, [](Object* c) { delete form_of(c); }));
+  if (!capsule) return nullptr;
+  f.release();
+  Forms cleared;  // ends at the brace: what Python does then may come back to here
+  if (forms().count >= most_forms) std::swap(cleared, forms());
+  auto& alike = forms().by_hash[hash_of(at)];
+  if (alike.size() >= most_alike) return none().give();  // a scale that is another one in each call, say
+  alike.push_back(std::move(capsule));
+  ++forms().count;
+  return none().give();
+}
+
+// set_up(exchange, Tensor, Parameter, empty_like, new_empty_strided, is_grad_enabled, ambient, apply, learn, general, failed), once.
+Object* set_up(Object*, Object* const* a, Size) {
+  const auto& py = interpreter();
+  auto* const exchange = static_cast<dlpack::Exchange*>(py.PyCapsule_GetPointer(a[0], "dlpack_exchange_api"));
+  if (!exchange) return nullptr;
+  if (exchange->major != dlpack::major_version || !exchange->lend)
+    return py.PyErr_Format(*py.PyExc_NotImplementedError, "another version of DLPack's exchange interface");
+  const auto object = [&](int i) { return Ref::also(a[i]); };
+  given =
+      new Given{exchange, object(1), object(2), object(3), object(4), object(5), object(6), object(7), object(8), object(9), object(10)};
+  return none().give();
+}
+
+template <Function body>
+Object* guarded(Object* self, Object* const* arguments, Size count) {
+  try {
+    return body(self, arguments, count);
+  } catch (const std::bad_alloc&) { return interpreter().PyErr_NoMemory(); }
+}
+
+Method methods[] = {{"attend", guarded<attend>, fastcall, nullptr},
+                    {"forward", guarded<forward>, fastcall, nullptr},
+                    {"backward", guarded<backward>, fastcall, nullptr},
+                    {"keep", guarded<keep>, fastcall, nullptr},
+                    {"set_up", guarded<set_up>, fastcall, nullptr}};
+
+}  // namespace
+}  // namespace headroom::capi::python
+
+void* headroom_python_attention(void) {
+  using namespace headroom::capi::python;
+  if (!found_interpreter()) return nullptr;
+  const auto& py = interpreter();
+  Ref all(py.PyTuple_New(std::size(methods)));
+  for (Size i = 0; all && i < Size(std::size(methods)); ++i) {
+    Object* const made = py.PyCFunction_NewEx(&methods[i], nullptr, nullptr);
+    if (!made) return nullptr;
+    py.PyTuple_SetItem(all.get(), i, made);
+  }
+  return all.give();
+}
