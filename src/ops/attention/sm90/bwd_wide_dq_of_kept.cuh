@@ -82,7 +82,8 @@ __device__ __forceinline__ void consume_product(const WideArgs& a, ProductShared
     const ProductTile t = find_product_tile<C>(a, index);
     const TileSpan& seen = t.seen[group];
     float dq[dim / 2] = {};
-    const auto release = [&] {
+    const auto release = [&] {  // every lane has read its dS and seen this turn of `full` before lane 0 says so
+      __syncwarp();
       if (lane == 0) s.empty[ring.stage].arrive();
       ring.next();
     };
