@@ -13,9 +13,11 @@ Every rank makes the same calls in the same order. Where they differ, every rank
 refuses its own call, ends the calls of the others within ten seconds, with its sentence.
 """
 
-from .comm import Comm, Work, join
+from .comm import Comm
 from .data_parallel import DistributedDataParallel
 from .fully_sharded import FullyShardedDataParallel
+from .joining import join
 from .optimizer import ShardedOptimizer
+from .work import Work
 
 __all__ = ["Comm", "DistributedDataParallel", "FullyShardedDataParallel", "ShardedOptimizer", "Work", "join"]

@@ -6,97 +6,19 @@ import os
 import queue
 import sys
 import threading
-import uuid
 import warnings
 import weakref
-from typing import Any, Callable, Literal, Optional, Union, overload
+from typing import Any, Literal, Optional, Union, overload
 
 import torch
 
 from ... import library as lib
+from .work import Work, _OnCard, _OnHost, _run
 
 _SUMMED = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}  # headroom_dtype
 _WORDS = 3  # headroom_dtype of int32: other types are moved as these
 _REDUCTIONS = {"sum": 0, "mean": 1}
 _increment_version = getattr(torch.autograd.graph, "increment_version", lambda t: None)
-
-
-class Work:
-    """A call that was begun. wait() returns its result. On a GPU the current stream waits for it, and the host does not."""
-
-    _result: Any = None
-
-    def is_completed(self) -> bool:
-        raise NotImplementedError
-
-    def wait(self) -> Any:
-        raise NotImplementedError
-
-
-class _OnHost(Work):
-    """By the thread that makes calls; of a GPU's tensors, through the host."""
-
-    def __init__(self) -> None:
-        self._done = threading.Event()
-        self._device: Optional[torch.device] = None  # a GPU
-        self._error: Optional[BaseException] = None
-        self._event: Optional[torch.cuda.Event] = None
-
-    def is_completed(self) -> bool:
-        return self._done.is_set() and (self._event is None or self._event.query())
-
-    def wait(self) -> Any:
-        self._done.wait()
-        if self._error is not None:
-            raise self._error
-        if self._event is not None:
-            current = torch.cuda.current_stream(self._device)
-            current.wait_event(self._event)
-            self._result.record_stream(current)
-        return self._result
-
-
-class _OnCard(Work):
-    """On the queues of the ranks' GPUs. Its tensors' memory is kept until a stream has waited."""
-
-    def __init__(self, comm: "Comm", ticket: int, stream: Any, result: Any, back: "Optional[Callable[[], Any]]", held: Any) -> None:
-        self._comm, self._ticket, self._stream, self._result, self._back, self._held = comm, ticket, stream, result, back, held
-
-    def is_completed(self) -> bool:
-        done = c.c_int32()
-        lib.call("headroom_comm_done", self._comm, self._ticket, c.byref(done))
-        return bool(done.value)
-
-    def wait(self) -> Any:
-        current = torch.cuda.current_stream(self._stream.device)
-        lib.call("headroom_comm_wait", self._comm, self._ticket, current.cuda_stream)
-        if self._held is not None:
-            if current != self._stream:
-                for t in (self._held, self._result):
-                    t.record_stream(current)
-            if self._back is not None:
-                with torch.no_grad():
-                    self._back()
-            self._held = self._back = None
-        return self._result
-
-    def __del__(self) -> None:
-        if self._held is None or self._comm._closed:
-            return
-        # No stream has waited: what takes the memory next comes after the call.
-        if lib.library().headroom_comm_wait(self._comm, self._ticket, self._stream.cuda_stream) == 0 and self._back is not None:
-            with torch.no_grad(), torch.cuda.stream(self._stream):
-                self._back()
-
-
-def _run(jobs):
-    """The thread that makes calls which were begun, in their order."""
-    while True:
-        job = jobs.get()
-        if job is None:
-            return
-        job()
-        del job
 
 
 class Comm:
@@ -457,72 +379,3 @@ def _leave_all():
 
 atexit.register(_leave_all)
 os.register_at_fork(after_in_child=_open.clear)  # the parent's ranks are not the child's
-
-
-def _where_torch_is():
-    """(rank, ranks, rendezvous) of torch.distributed's own group, whose ranks tell each other where to meet."""
-    import socket
-
-    import torch.distributed as torchs
-
-    rank, ranks = torchs.get_rank(), torchs.get_world_size()
-    hosts: "list[Any]" = [None] * ranks
-    torchs.all_gather_object(hosts, (socket.gethostname(), _machine()))
-    where = [f"local:{uuid.uuid4().hex}"]
-    if any(h != hosts[0] for h in hosts) and rank == 0:
-        with socket.socket() as free:
-            free.bind(("", 0))
-            where = [f"{hosts[0][0]}:{free.getsockname()[1]}"]
-    torchs.broadcast_object_list(where, src=0)
-    return rank, ranks, where[0]
-
-
-def _machine():
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return file.read()
-    except OSError:
-        return ""
-
-
-def join(
-    rank: Optional[int] = None,
-    ranks: Optional[int] = None,
-    rendezvous: Optional[str] = None,
-    patience: float = 600.0,
-    gpus: str = "auto",
-    staging_mb: float = 512.0,
-) -> Comm:
-    """Joins the ranks, when all have come.
-
-    Without arguments: the ranks of torch.distributed where it is initialised, else as torchrun, Open MPI, PMI or SLURM say; where none of
-    them says anything, this is the only rank. rendezvous: "host:port", free on rank 0's machine, or "local:name" on one machine; with rank and ranks
-    alone it is MASTER_ADDR and MASTER_PORT. patience: seconds with a rank that lives and does not come to a call. gpus: how tensors on GPUs go:
-    "auto" (copies from GPU to GPU on one machine, else NCCL; where neither works, through the host, with a warning), "nccl" or "host". The first
-    call on a GPU joins them, and takes staging_mb of each.
-    """
-    if gpus not in ("auto", "nccl", "host"):
-        raise ValueError(f"gpus is {gpus!r}: 'auto', 'nccl' or 'host'")
-    if isinstance(staging_mb, bool) or not isinstance(staging_mb, (int, float)) or not 0.125 <= staging_mb <= 2**20:
-        raise ValueError(f"staging_mb is {staging_mb!r}: from 0.125 to 1048576")
-    if (rank is None) != (ranks is None) or (rendezvous is not None and rank is None):
-        raise ValueError("say rank and ranks together, and rendezvous with them")
-    if isinstance(patience, bool) or not isinstance(patience, (int, float)) or not 0.001 <= patience <= 2e6:
-        raise ValueError(f"patience is {patience!r}: seconds, from 0.001 to 2000000")
-    if rank is None:
-        torchs = sys.modules.get("torch.distributed")
-        if torchs is not None and torchs.is_available() and torchs.is_initialized():
-            rank, ranks, rendezvous = _where_torch_is()
-    elif rendezvous is None and ranks != 1:
-        host, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT")
-        if not host or not port:
-            raise ValueError(f"ranks is {ranks}: say rendezvous='host:port' too, or set MASTER_ADDR and MASTER_PORT")
-        rendezvous = f"{host}:{port}"
-    settings = lib.CommSettings(c.sizeof(lib.CommSettings), -1, 0, int(patience * 1000), None)
-    if rank is not None:
-        settings.rank = lib.whole(rank, "rank", 0, 2**20, "this process's")
-        settings.ranks = lib.whole(ranks, "ranks", 1, 2**20, "how many there are")
-        settings.rendezvous = None if rendezvous is None else rendezvous.encode()
-    made = c.c_void_p()
-    lib.call("headroom_comm_create", c.byref(settings), c.byref(made))
-    return Comm(made, gpus, staging_mb)

@@ -7,7 +7,8 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 import torch
 
-from .comm import Comm, join
+from .comm import Comm
+from .joining import join
 
 
 class _Unit:

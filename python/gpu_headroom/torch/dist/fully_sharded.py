@@ -6,9 +6,11 @@ from typing import Any, Dict, List, Optional, Sequence
 import torch
 
 from ... import library as lib
-from .comm import Comm, Work, join
+from .comm import Comm
 from .data_parallel import Gradients, at_backward, send_from_rank_0
+from .joining import join
 from .units import Units
+from .work import Work
 
 
 class _Shared:

@@ -4,7 +4,8 @@ from typing import Any, Callable, Dict, Optional, Type
 
 import torch
 
-from .comm import Comm, join
+from .comm import Comm
+from .joining import join
 
 
 class ShardedOptimizer(torch.optim.Optimizer):

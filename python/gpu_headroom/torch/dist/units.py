@@ -6,8 +6,9 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
-from .comm import Comm, Work
+from .comm import Comm
 from .data_parallel import at_backward
+from .work import Work
 
 _ALIGN = 16  # elements: a parameter's part begins at a whole piece of memory
 
