@@ -1,75 +1,19 @@
-"""headroom forecast on real PyTorch programs, without a GPU: what the program itself sees of the allocator is what is forecast. Exit code 77: skipped.
+"""headroom forecast on real PyTorch programs, without a GPU: what the program itself sees of the allocator is what is forecast. Exit code 77: skipped."""
 
-HEADROOM_PROGRAM names the program; torch has to be a build for CUDA."""
-
-import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
-import textwrap
-import time
 import unittest
 import unittest.mock
 
-try:
-    import torch
-except ImportError:
-    print("skipped: torch is not installed (make test-torch brings it)")
-    sys.exit(77)
-if torch.version.cuda is None:
-    print("skipped: this torch is a build for CPUs")
-    sys.exit(77)
-PROGRAM = os.environ.get("HEADROOM_PROGRAM", "")
-if not os.path.exists(PROGRAM):
-    print("skipped: HEADROOM_PROGRAM names no program")
-    sys.exit(77)
+from program_forecasts import PROGRAM, STEP, ProgramForecasts
 
-STEP = """
-import sys
 import torch
-from torch import nn
-
-class Block(nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-
-    def forward(self, x):
-        return x + self.down(torch.nn.functional.gelu(self.up(x)))
-
-batch = int(sys.argv[1]) if len(sys.argv) > 1 else 4
-model = nn.Sequential(*[Block(512) for _ in range(4)]).cuda()
-optimizer = torch.optim.AdamW(model.parameters())
-for step in range(3):
-    x = torch.randn(batch, 1024, 512, device="cuda")
-    loss = model(x).square().mean()
-    loss.backward()
-    optimizer.step()
-    optimizer.zero_grad()
-print("SEEN", torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved(), flush=True)
-"""
 
 
-class Program(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(cls.folder.cleanup)
-
-    def file(self, name, text):
-        path = os.path.join(self.folder.name, name)
-        with open(path, "w") as f:
-            f.write(textwrap.dedent(text))
-        return path
-
-    def forecast(self, *words, options=(), code=0):
-        command = [PROGRAM, "forecast", "--format", "json", "--db", os.path.join(self.folder.name, "results.db"), *options]
-        ended = subprocess.run([*command, "--", sys.executable, *map(str, words)], capture_output=True, text=True, timeout=600)
-        self.assertEqual(ended.returncode, code, ended.stderr[-3000:])
-        return json.loads(ended.stdout), ended.stderr
-
+class Program(ProgramForecasts):
     def test_the_forecast_is_what_the_program_sees(self):
         for options in ["--device", "h100", "--steps", "50"], ["--device", "rtx4090", "--steps", "50"]:
             answer, said = self.forecast(self.file("step.py", STEP), 8, options=options)
@@ -344,162 +288,6 @@ class Program(unittest.TestCase):
         self.assertNotIn("for 21 choices", said)
         self.assertIsNone(answer["uncertain"]["high_bytes"])  # a card measures all of them, and keeps more reserved
 
-    def test_each_of_two_ranks_is_told(self):
-        text = """
-            import os, torch
-            import torch.distributed as dist
-            from torch.nn.parallel import DistributedDataParallel
-            dist.init_process_group("nccl")
-            rank = int(os.environ["LOCAL_RANK"])
-            torch.cuda.set_device(rank)
-            model = DistributedDataParallel(torch.nn.Linear(1024, 1024 * (1 + rank * 0), device="cuda"), device_ids=[rank])
-            optimizer = torch.optim.SGD(model.parameters())
-            for _ in range(3):
-                model(torch.ones(64 * (rank + 1), 1024, device="cuda")).sum().backward()
-                optimizer.step()
-                optimizer.zero_grad()
-            dist.destroy_process_group()
-            """
-        path = self.file("ranks.py", text)
-        command = [PROGRAM, "forecast", "--format", "json", "--device", "h100", "--db", os.path.join(self.folder.name, "results.db"), "--"]
-        command += [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", path]
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=600)
-        self.assertEqual(ended.returncode, 0, ended.stderr[-3000:])
-        answer = json.loads(ended.stdout)
-        self.assertEqual(sorted(row["rank"] for row in answer["ranks"]), [0, 1])
-        self.assertTrue(answer["fits"])
-
-    def test_objects_of_ranks_are_gathered_and_scattered(self):
-        text = """
-            import os, torch
-            import torch.distributed as dist
-            import torch.distributed.checkpoint as checkpoint
-            from torch.distributed.fsdp import fully_shard
-            rank = int(os.environ["LOCAL_RANK"])
-            torch.cuda.set_device(rank)
-            dist.init_process_group("nccl")
-            gathered, mine = [None] * 2, [None]
-            dist.gather_object("r" * (rank + 1), gathered if rank == 0 else None)
-            dist.scatter_object_list(mine, ["a", "longer"] if rank == 0 else None)
-            os.write(1, f"SEEN {rank} {gathered} {mine}\\n".encode())
-            model = torch.nn.Sequential(*(torch.nn.Linear(64, 64) for _ in range(3))).cuda()
-            fully_shard(model)
-            model(torch.randn(8, 64, device="cuda")).sum().backward()
-            checkpoint.save({"model": model.state_dict()}, checkpoint_id=os.path.join(os.environ["FOLDER"], "saved"))
-            dist.destroy_process_group()
-            """
-        path = self.file("objects.py", text)
-        command = [PROGRAM, "forecast", "--format", "json", "--device", "h100", "--db", os.path.join(self.folder.name, "results.db"), "--"]
-        command += [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", path]
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=600, env={**os.environ, "FOLDER": self.folder.name})
-        self.assertEqual(ended.returncode, 0, ended.stderr[-3000:])
-        self.assertIn("SEEN 0 ['r', 'rr'] ['a']", ended.stderr)
-        self.assertIn("SEEN 1 [None, None] ['longer']", ended.stderr)
-
-    def test_one_host_of_two_is_run_and_told_the_whole_world(self):
-        text = """
-            import os, torch
-            import torch.distributed as dist
-            torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-            dist.init_process_group("nccl")
-            said = [None] * dist.get_world_size()
-            dist.all_gather_object(said, os.environ["LOCAL_RANK"])
-            os.write(1, f"SEEN {dist.get_world_size()} {' '.join(said)}\\n".encode())
-            x = torch.empty((1 << 30) // dist.get_world_size(), dtype=torch.uint8, device="cuda")
-            dist.destroy_process_group()
-            """
-        path = self.file("hosts.py", text)
-        command = [PROGRAM, "forecast", "--format", "json", "--device", "h100", "--db", os.path.join(self.folder.name, "results.db"), "--"]
-        command += [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--node-rank", "1", "--nproc-per-node", "2",
-                    "--master-addr", "no.such.host", path]
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=600)
-        self.assertEqual(ended.returncode, 0, ended.stderr[-3000:])
-        self.assertEqual(ended.stderr.count("SEEN 4 0 1 0 1"), 2, ended.stderr[-3000:])
-        answer = json.loads(ended.stdout)
-        self.assertEqual(len(answer["ranks"]), 2)
-        self.assertGreaterEqual(answer["peak_allocated_bytes"], 1 << 28)
-        self.assertLess(answer["peak_allocated_bytes"], 1 << 29)
-        self.assertIn("one host", " ".join(row["text"] for row in answer["uncertain"]["said"]))
-        alone = {"WORLD_SIZE": "4", "RANK": "0", "LOCAL_RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": str(20000 + os.getpid() % 20000)}
-        ended = subprocess.run([*command[:command.index("--") + 1], sys.executable, path], env={**os.environ, **alone},
-                               capture_output=True, text=True, timeout=600)
-        self.assertEqual(ended.returncode, 0, ended.stderr[-3000:])
-        self.assertIn("SEEN 4 0 0 0 0", ended.stderr)
-
-    def test_a_function_is_run_in_a_process_of_its_own(self):
-        sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "python"))
-        from gpu_headroom.torch import forecast
-
-        def step(batch, width=256):
-            model = torch.nn.Linear(width, width).cuda()
-            model(torch.ones(batch, width, device="cuda")).sum().backward()
-
-        small, large = forecast(step, 1024, device="h100"), forecast(step, 1024, width=1024, device="h100")
-        self.assertTrue(small.fits)
-        self.assertGreater(large.peak_allocated_bytes, small.peak_allocated_bytes)
-        self.assertIn("Fits on NVIDIA H100", str(small))
-        with self.assertRaises(RuntimeError):
-            forecast(lambda: 1 / 0, device="h100")
-
-    def test_every_argument_of_a_function_that_is_wrong_is_named(self):
-        sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "python"))
-        from gpu_headroom.torch import forecast
-
-        def step(batch=8, fail=False):
-            if fail:
-                raise ValueError("its own mistake")
-            return torch.ones(batch, 1024, device="cuda")
-
-        def with_steps(steps):
-            return step(steps)
-
-        async def later():
-            step()
-
-        lock = __import__("threading").Lock()
-        for error, names, arguments, keywords in [
-            (ValueError, "memory is 24, .* write '24GiB'", [step], {"memory": 24}),
-            (ValueError, "memory is 24.0, .* write '24GiB'", [step], {"memory": 24.0}),
-            (ValueError, "memory is -1", [step], {"memory": -1}),
-            (ValueError, "memory is nan", [step], {"memory": float("nan")}),
-            (ValueError, "memory: 'much'", [step], {"memory": "much"}),
-            (TypeError, "memory is True", [step], {"memory": True}),
-            (TypeError, "memory is \\[1\\]", [step], {"memory": [1]}),
-            (TypeError, "device is 0", [step], {"device": 0}),
-            (ValueError, "device is 'cpu'", [step], {"device": "cpu"}),
-            (ValueError, r"device is torch.device\('cpu'\)", [step], {"device": torch.device("cpu")}),
-            (ValueError, "device: there is no 'h1000'", [step], {"device": "h1000"}),
-            (TypeError, "steps is 2.5", [step], {"steps": 2.5}),
-            (TypeError, "steps is '2'", [step], {"steps": "2"}),
-            (ValueError, "steps is -1", [step], {"steps": -1}),
-            (TypeError, "function is 'train.py'.*headroom forecast -- python3", ["train.py"], {}),
-            (TypeError, "later runs nothing yet", [later], {}),
-            (TypeError, "unexpected keyword argument 'devcie'", [step], {"devcie": "h100"}),
-            (TypeError, "with_steps.*functools.partial", [with_steps], {"steps": 4}),
-            (TypeError, "argument 1 cannot be carried", [step, lock], {}),
-            (TypeError, "fail cannot be carried", [step], {"fail": lock}),
-        ]:
-            with self.subTest(names), self.assertRaisesRegex(error, names):
-                forecast(*arguments, **{"device": "h100", **keywords})
-        self.assertEqual(forecast(step, device="h100", memory="24GiB").memory_bytes, 24 << 30)
-        self.assertEqual(forecast(step, device="h100", memory=24 << 30).memory_bytes, 24 << 30)
-        with self.assertRaises(RuntimeError) as failed:
-            forecast(step, device="h100", fail=True)
-        self.assertIn("its own mistake", str(failed.exception))
-        self.assertIn("Traceback", str(failed.exception))
-
-    def test_the_error_of_a_function_names_no_file_that_is_gone(self):
-        sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "python"))
-        from gpu_headroom.torch import forecast
-
-        def fails():
-            torch.ones(1024, device="cuda")
-            raise ValueError("its own mistake")
-
-        with self.assertRaisesRegex(RuntimeError, "its own mistake") as failed:
-            forecast(fails, device="h100")
-        self.assertNotIn("results.db", str(failed.exception))
-
     def test_addresses_that_decide_nothing_are_not_noted(self):
         text = STEP.replace("range(3)", "range(10**9)")
         words = [PROGRAM, "forecast", "--device", "h200", "--db", os.path.join(self.folder.name, "results.db"), "--", sys.executable]
@@ -508,31 +296,6 @@ class Program(unittest.TestCase):
         uncertain = answer["uncertain"]
         width = uncertain["allocated_high_bytes"] > uncertain["allocated_low_bytes"] or uncertain["high_bytes"] > uncertain["low_bytes"]
         self.assertEqual("by addresses that only the card knows" in ended.stdout, width, ended.stdout)
-
-    def test_a_caller_that_is_killed_hard_leaves_nothing(self):
-        python = os.path.join(os.path.dirname(__file__), "..", "..", "python")
-        temporary = tempfile.mkdtemp(dir=self.folder.name)
-        program = self.file("slow", '#!/bin/sh\necho $$ > "$TMPDIR/pid"\nexec sleep 600\n')
-        os.chmod(program, 0o700)
-        caller = self.file("caller.py", "from gpu_headroom.torch import forecast\nforecast(print, device='h100')\n")
-        env = {**os.environ, "PYTHONPATH": python, "TMPDIR": temporary, "HEADROOM_PROGRAM": program}
-        child = subprocess.Popen([sys.executable, caller], env=env)
-
-        def wait(true):
-            for _ in range(600):
-                if true():
-                    return True
-                time.sleep(0.1)
-            return False
-
-        noted = os.path.join(temporary, "pid")
-        self.assertTrue(wait(lambda: os.path.exists(noted) and os.path.getsize(noted)))
-        with open(noted) as f:
-            pid = int(f.read())
-        child.kill()
-        child.wait()
-        self.assertTrue(wait(lambda: not os.path.exists(f"/proc/{pid}")))
-        self.assertTrue(wait(lambda: not [f for f in os.listdir(temporary) if f.startswith("headroom-call-")]))
 
     def test_the_time_is_the_same_in_every_run(self):
         # Means and operands that are stretched: their kernels carry tables whose unused part is what was on the stack before.
