@@ -37,7 +37,7 @@ class ReplaceTest(Base):
         with ht.replace_sdpa() as seen, mock.patch.object(calls, "context_of", side_effect=refusal), python_alone:
             F.scaled_dot_product_attention(q, k, v).sum().backward()
         self.assertEqual((seen.served, dict(seen.left)), (0, {"cuda:0 cannot be had": 1}))
-        with ht.replace_sdpa(), mock.patch.object(calls, "context_of", side_effect=hr.Error("bug", "of ours")):
+        with ht.replace_sdpa(), mock.patch.object(calls, "context_of", side_effect=hr.Error("bug", "of ours")), python_alone:
             with self.assertRaisesRegex(hr.Error, "of ours"):
                 F.scaled_dot_product_attention(q, k, v)
 
