@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
-#include <limits>
 #include <map>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "base/threads.h"
+#include "memory/largest_within.h"
 #include "ops/attention/choose_dry.h"
 #include "report/described_table.h"
 #include "studies/device/ceilings.h"
@@ -85,20 +84,6 @@ std::vector<GrowthRow> exponents(const std::vector<Series>& all) {
   return rows;
 }
 
-// The largest length whose dry run stays within memory, by doubling and bisection; 0 when none does.
-std::int64_t largest_len(const std::function<std::uint64_t(std::int64_t)>& peak_at, std::uint64_t memory) {
-  constexpr std::int64_t most = (1ll << 31) - 1;
-  const auto fits = [&](std::int64_t len) { return peak_at(len) <= memory; };
-  if (!fits(1)) return 0;
-  std::int64_t good = 1;
-  while (good < most && fits(std::min(good * 2, most))) good = std::min(good * 2, most);
-  for (std::int64_t bad = std::min(good * 2, most); bad - good > 1;) {
-    const auto middle = good + (bad - good) / 2;
-    (fits(middle) ? good : bad) = middle;
-  }
-  return good;
-}
-
 std::vector<EdgeRow> edges(const AttentionSweep& s, const Device& device, const std::vector<Series>& all, int workers) {
   if (!s.documents.empty()) return {};  // their lengths are a row's length: there is none to vary
   std::vector<EdgeRow> rows;
@@ -112,12 +97,10 @@ std::vector<EdgeRow> edges(const AttentionSweep& s, const Device& device, const 
     const auto peak_at = [&](std::int64_t len) {
       try {
         return std::uint64_t(forecast_case(s.problem(r.dtype, r.mask, one.dim, len), *variant, s.passes, device, workers).bytes.peak);
-      } catch (const Error&) {
-        return std::numeric_limits<std::uint64_t>::max();  // past what a problem may be: no memory holds it
-      }
+      } catch (const Error&) { return no_memory_holds; }  // past what a problem may be
     };
     for (const auto& [name, bytes] : memories) {
-      const auto len = largest_len(peak_at, bytes);
+      const auto len = largest_within((1ll << 31) - 1, bytes, peak_at);
       rows.push_back({one, name, std::int64_t(bytes), len, len ? std::optional(std::int64_t(peak_at(len))) : std::nullopt});
     }
   }

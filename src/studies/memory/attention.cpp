@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/interrupt.h"
 #include "base/text.h"
+#include "memory/largest_within.h"
 #include "report/described_table.h"
 #include "studies/memory/account_table.h"
 #include "studies/memory/answer.h"
@@ -120,23 +121,21 @@ std::vector<AttentionGrowthRow> growth_of(const std::vector<Row>& rows, const At
       saved.emplace_back(double(r.problem.len_q), double(r.account.saved_bytes));
       if (r.problem.len_q > longest.len_q) longest = r.problem;
     }
-    const auto fits = [&](const Problem& p) {
+    const auto peak_of = [&](const Problem& p) {
       try {
-        return room.holds(accountant.step_peak(p, line->variant));
-      } catch (const Error&) {  // larger than any memory
-        return false;
-      }
+        return std::uint64_t(accountant.step_peak(p, line->variant));
+      } catch (const Error&) { return no_memory_holds; }
     };
-    const auto len = largest((1ll << 31) - 1, [&](std::int64_t n) {
+    const auto len = largest_within((1ll << 31) - 1, room.for_peak(), [&](std::int64_t n) {
       Problem p = longest;
       p.len_q = n;
       if (asked.len_k == 0) p.len_k = n;
-      return fits(p);
+      return peak_of(p);
     });
-    const auto batch = largest((1ll << 31) - 1, [&](std::int64_t n) {
+    const auto batch = largest_within((1ll << 31) - 1, room.for_peak(), [&](std::int64_t n) {
       Problem p = longest;
       p.batch = n;
-      return fits(p);
+      return peak_of(p);
     });
     AttentionGrowthRow row{.variant = line->variant, .dtype = line->problem.precision, .dim = line->problem.head_dim};
     if (peak.size() > 1) row.peak_exponent = growth_exponent(peak);

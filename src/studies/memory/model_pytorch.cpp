@@ -11,6 +11,7 @@
 #include "engine/model/models.h"
 #include "engine/model/plain_model.h"
 #include "gpu/architecture.h"
+#include "memory/largest_within.h"
 #include "pytorch/step_time.h"
 #include "report/described_table.h"
 #include "studies/memory/account_table.h"
@@ -35,10 +36,10 @@ Table edges(const std::vector<LanguageModel>& models, std::uint64_t workspace, c
   for (const LanguageModel& m : models) {
     const auto most = [&](std::int64_t LanguageModel::*which) {
       const bool positions = which == &LanguageModel::len && m.positions > 0;
-      return largest(positions ? m.positions : (1ll << 31) - 1, [&](std::int64_t n) {
+      return largest_within(positions ? m.positions : (1ll << 31) - 1, room.for_peak(), [&](std::int64_t n) {
         LanguageModel tried = m;
         tried.*which = n;
-        return room.holds(step_peak(tried, workspace));
+        return step_peak(tried, workspace);
       });
     };
     rows.push_back({.precision = m.precision,
@@ -305,10 +306,10 @@ std::uint64_t reserved_bytes(const pytorch::LanguageModelAccount& a, const Room&
 }
 
 std::optional<std::int64_t> length_that_fits(const LanguageModel& m, const Room& room, std::uint64_t workspace) {
-  const std::int64_t longest = largest(m.len - 1, [&](std::int64_t len) {
+  const std::int64_t longest = largest_within(m.len - 1, room.for_peak(), [&](std::int64_t len) {
     LanguageModel shorter = m;
     shorter.len = len;
-    return room.holds(step_peak(shorter, workspace));
+    return step_peak(shorter, workspace);
   });
   if (longest == 0) return {};
   return longest;
