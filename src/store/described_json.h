@@ -97,8 +97,8 @@ T read_described(const RowObject& j, std::string_view who, T x = {}) {
   check(j.is_object(), Code::io, "{} is no JSON object", who);
   describe(x, [&](auto& member, const Description& d) {
     const auto at = j.find(d.name);
-    check(at == j.end() || read_member(*at, member), Code::io, "{} cannot be read: its {} is {}", who, d.name,
-          at == j.end() ? "" : text_of_json(*at));
+    if (at == j.end() || read_member(*at, member)) return;
+    check(false, Code::io, "{} cannot be read: its {} is {}", who, d.name, text_of_json(*at));
   });
   return x;
 }

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "base/device_names.h"
 #include "base/error.h"
@@ -169,21 +170,22 @@ void add_against_plain(const std::vector<AgainstPlainRow>& rows, Record& into) {
 
 // Why the rows' kernels cannot be walked dry, as those of another version may not; empty when they can.
 std::string why_not_walked(const AttentionSweep& s, const Device& device, const std::vector<AttentionRow>& rows) try {
+  std::set<std::string> walked;
   for (const AttentionRow& r : rows) {
     const auto* variant = attention::variant_named(r.variant);
+    const auto len = std::min<std::int64_t>(r.len_q, 64);
     if (!variant || r.status == Status::refused) continue;
-    forecast_case(s.problem(r.dtype, r.mask, r.dim, std::min<std::int64_t>(r.len_q, 64)), *variant, s.passes, device, 1);
+    if (!walked.insert(fmt::format("{} {} {}", r.variant, choice_of(r.dtype, r.dim, r.mask), len)).second) continue;
+    forecast_case(s.problem(r.dtype, r.mask, r.dim, len), *variant, s.passes, device, 1);
   }
   return "";
 } catch (const Error& e) { return e.what(); }
 
 }  // namespace
 
-bool holds_attention(const ReportRun& run) { return attention_rows(run).has_value(); }
-
-void add_attention(const ReportRun& run, Record& into) {
+bool add_attention(const ReportRun& run, Record& into) {
   const auto rows = attention_rows(run);
-  if (!rows) return;
+  if (!rows) return false;
   const Device device = device_of(run);
   const AttentionSweep sweep = sweep_of(run, *rows);
   const std::string why_not = why_not_walked(sweep, device, *rows);
@@ -208,6 +210,7 @@ void add_attention(const ReportRun& run, Record& into) {
   add_all(over_len(*rows, "Forward rate over len", Unit::tflops, optional(&AttentionRow::fwd_tflops)), false, into);
   add_against_plain(analysis.against_plain, into);
   add_analysis(analysis, into);
+  return true;
 }
 
 }  // namespace headroom::studies

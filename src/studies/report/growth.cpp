@@ -172,7 +172,7 @@ std::string with_exponent(const std::string& name, const std::vector<std::pair<d
 
 void add_growth(const ReportRun& run, Record& into) {
   const auto& rows = run.rows();
-  if (rows.empty() || holds_attention(run)) return;
+  if (rows.empty()) return;
   const auto axis = length_of(rows);
   if (!axis) return;
   const Columns columns("rows", rows);

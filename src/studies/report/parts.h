@@ -6,16 +6,16 @@
 
 namespace headroom::studies {
 
-void add_growth(const ReportRun&, Record&);     // rows with a length: times and bytes over it, with fitted exponents
-void add_attention(const ReportRun&, Record&);  // rows of headroom attention: the same to the edge of memory, and plain against flash
-void add_forecast(const ReportRun&, Record&);   // rows with x and forecast_x: one against the other
-void add_step(const ReportRun&, Record&);       // rows of headroom step: phases, and the step's live bytes
-void add_plan(const ReportRun&, Record&);       // rows of headroom plan: bytes against time
-void add_train(const ReportRun&, Record&);      // rows of headroom train: the loss over the steps
-void add_profile(const ReportRun&, Record&);    // tables of headroom profile: timeline, modules, roofline, live bytes
-void add_program(const ReportRun&, Record&);    // rows of headroom forecast: live bytes, phases, what is allocated at the peak
+// Rows of headroom attention: times and bytes over the length to the edge of memory, and plain against flash. Whether the run holds any.
+bool add_attention(const ReportRun&, Record&);
 
-bool holds_attention(const ReportRun&);
+void add_growth(const ReportRun&, Record&);    // other rows with a length: times and bytes over it, with fitted exponents
+void add_forecast(const ReportRun&, Record&);  // rows with x and forecast_x: one against the other
+void add_step(const ReportRun&, Record&);      // rows of headroom step: phases, and the step's live bytes
+void add_plan(const ReportRun&, Record&);      // rows of headroom plan: bytes against time
+void add_train(const ReportRun&, Record&);     // rows of headroom train: the loss over the steps
+void add_profile(const ReportRun&, Record&);   // tables of headroom profile: timeline, modules, roofline, live bytes
+void add_program(const ReportRun&, Record&);   // rows of headroom forecast: live bytes, phases, what is allocated at the peak
 
 // The machine that the run names: the one here, one that is known by name, or what the file says of it. Without memory: not known.
 Device device_of(const ReportRun&);

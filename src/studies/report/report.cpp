@@ -219,8 +219,7 @@ Record section(const ReportRun& run) {
   Record r{run.name, run.name, {}};
   if (!run.command.empty()) r.title = fmt::format("{}: {}", run.name, shortened(run.command, 72));
   if (!run.machine.empty()) r.title += " on " + run.machine;
-  add_attention(run, r);
-  add_growth(run, r);
+  if (!add_attention(run, r)) add_growth(run, r);
   add_step(run, r);
   add_train(run, r);
   add_plan(run, r);
