@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "base/element.h"
+
 namespace headroom::dist {
 
 DryComm::DryComm(int rank, int ranks, double link_bytes_per_s, std::function<std::size_t()> steps_so_far)
@@ -14,7 +16,7 @@ void DryComm::do_exchange(const Tensor& mine, const Tensor& theirs, void* stream
 
 // A rank's own place in `whole` differs from rank to rank, so a part that lies there is noted by where the whole is.
 void DryComm::do_gather(const Tensor& part, const Tensor& whole, void* stream) {
-  const bool in_place = part.data == static_cast<char*>(whole.data) + std::size_t(rank()) * part.bytes();
+  const bool in_place = part.data == element_of(whole, rank() * part.count());
   note(Call::gather, whole, in_place ? whole.data : part.data, whole.data, stream);
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/element.h"
+
 namespace headroom::engine {
 
 namespace {
@@ -18,7 +20,7 @@ Tensor part(const Tensor& all, int micro) {  // one micro-batch of [micro-batch,
   Shape shape{1};
   shape.rank = std::max(all.shape.rank - 1, 1);
   for (int i = 1; i < all.shape.rank; ++i) shape.dim[std::size_t(i - 1)] = all.shape[i];
-  return {static_cast<char*>(all.data) + std::size_t(micro * all.stride[0]) * size_of(all.dtype), all.dtype, shape};
+  return {element_of(all, micro * all.stride[0]), all.dtype, shape};
 }
 
 // Each token's position in its document; 0 behind the last one.

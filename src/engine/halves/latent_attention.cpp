@@ -1,5 +1,6 @@
 #include "engine/halves/latent_attention.h"
 
+#include "base/element.h"
 #include "ops/bias/bias.h"
 #include "ops/copy/copy.h"
 #include "ops/rmsnorm/rmsnorm.h"
@@ -104,7 +105,7 @@ LatentAttention::Gradients LatentAttention::backward(Products& p, const ParamSto
   const std::int64_t q = shape.q_width();
   const Tensor d = ctx.arena.make({"attention.dqkv", layer}, stored(), {rows, 2 * q + shape.out_width()});
   const auto columns = [&](std::int64_t from, std::int64_t width) {  // one behind another, each contiguous
-    return Tensor(d.as<char>() + from * rows * std::int64_t(size_of(stored())), stored(), {rows, width});
+    return Tensor(element_of(d, from * rows), stored(), {rows, width});
   };
   const Tensor dq = columns(0, q);
   {

@@ -4,6 +4,7 @@
 #include <array>
 #include <string>
 
+#include "base/element.h"
 #include "ops/matmul/matmul.h"
 
 namespace headroom::engine {
@@ -92,7 +93,7 @@ attention::Saved TokenSplit::saved_of(const attention::Saved& both, int which) c
   const Problem p = stripe(which);
   const Shape shape{p.batch, p.heads, p.len_q, p.len_k};
   const std::int64_t first = which == 0 ? 0 : both.p.count() - shape.count();
-  return {Tensor(both.p.as<char>() + first * std::int64_t(size_of(both.p.dtype)), both.p.dtype, shape)};
+  return {Tensor(element_of(both.p, first), both.p.dtype, shape)};
 }
 
 Tensor TokenSplit::rows_of(const Tensor& mine, int which) const {
@@ -101,7 +102,7 @@ Tensor TokenSplit::rows_of(const Tensor& mine, int which) const {
 
 Tensor TokenSplit::lse_of(const Tensor& mine, int which) const {
   const Shape shape = stripe(which).lse_shape();
-  return {mine.as<float>() + which * shape.count(), DType::f32, shape};
+  return {element_of(mine, which * shape.count()), DType::f32, shape};
 }
 
 // Keys (column 0) or values (column 1) of the first `seen` tokens of sequences that are `from` tokens apart.
@@ -189,8 +190,7 @@ void TokenSplit::backward(const attention::Backward& t, int layer, Context& ctx)
     comm_.exchange(sums, theirs, ctx.stream);
   }
   Tensor mine = as_matrix(t.dk);
-  check(t.dv.as<char>() == t.dk.as<char>() + kv_width_ * std::int64_t(size_of(t.dk.dtype)), Code::bad_argument,
-        "attention: the gradients of keys and values must lie side by side");
+  check(t.dv.data == element_of(t.dk, kv_width_), Code::bad_argument, "attention: the gradients of keys and values must lie side by side");
   mine.shape = {mine.shape[0], 2 * kv_width_};
   stripes::add_up(theirs, comm_.ranks(), mine, ctx);
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/element.h"
+
 namespace headroom::engine {
 
 namespace {
@@ -88,8 +90,7 @@ void HostKeep::copy(int place, bool to_host) {
 }
 
 Tensor HostKeep::part_of(int place) const {
-  return {
-      rooms_.as<char>() + std::size_t(place % rooms) * std::size_t(rooms_.shape[1]), DType::u8, {std::int64_t(bytes_[std::size_t(place)])}};
+  return {element_of(rooms_, place % rooms * rooms_.shape[1]), DType::u8, {std::int64_t(bytes_[std::size_t(place)])}};
 }
 
 }  // namespace headroom::engine

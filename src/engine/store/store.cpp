@@ -192,7 +192,7 @@ void ParamStore::make_loans() {
         std::size_t at = 0;
         for (SegmentPart& r : runs_) {
           if (r.group != g || shared_by_groups(r)) continue;
-          r.made = Tensor(loans[turn].as<char>() + at, r.partial, {ranks * r.part});
+          r.made = Tensor(element_of(loans[turn], std::int64_t(at)), r.partial, {ranks * r.part});
           at += whole_bytes(r, r.partial);
         }
         most[turn] = std::max(most[turn], at);
@@ -219,7 +219,7 @@ void ParamStore::make_room_for_exchanges() {
         SegmentPart& r = runs_[i];
         if (i == 0 || r.group != runs_[i - 1].group || !during()) at = 0;
         const std::size_t turn = during() ? turn_of_parts(r.group) : 0;
-        r.*which = Tensor(rooms[turn].as<char>() + at, type(r), {times * ranks * r.part});
+        r.*which = Tensor(element_of(rooms[turn], std::int64_t(at)), type(r), {times * ranks * r.part});
         at += Arena::rounded((r.*which).bytes());
         most[turn] = std::max(most[turn], at);
       }
@@ -322,13 +322,13 @@ std::vector<Optimizer::Update> ParamStore::whole_updates(const SegmentPart& r, c
 // Which lease needs what. Rows are looked up in forward alone.
 bool ParamStore::needs_weights(int group, Pass pass) const { return pass == Pass::forward || group != 0; }
 
-std::size_t ParamStore::place_in_loan(int group, const SegmentPart& run) const {
+std::int64_t ParamStore::place_in_loan(int group, const SegmentPart& run) const {
   std::size_t at = 0, found = 0;
   each_run(group, [&](const SegmentPart& r) {
     if (&r == &run) found = at;
     at += Arena::rounded(std::size_t(settings_.ranks.count * r.part) * size_of(r.weight));
   });
-  return found;
+  return std::int64_t(found);
 }
 
 Weight ParamStore::weight(int group, WeightRole role) const {
@@ -341,8 +341,8 @@ Weight ParamStore::weight(int group, WeightRole role) const {
   const SegmentPart& r = runs_[std::size_t(p.spec.segment)];
   Weight w;
   if (sharded(Sharding::everything)) {
-    char* loan = loans_[std::size_t(group % 2)].as<char>() + place_in_loan(group, r);
-    w.w = Tensor(loan + p.spec.at * std::int64_t(size_of(r.weight)), r.weight, p.spec.shape);
+    const Tensor run(element_of(loans_[std::size_t(group % 2)], place_in_loan(group, r)), r.weight, {settings_.ranks.count * r.part});
+    w.w = Tensor(element_of(run, p.spec.at), r.weight, p.spec.shape);
   } else {
     w.w = p.copy ? p.copy : p.master;
     w.held_bytes = p.held_bytes;

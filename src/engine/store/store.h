@@ -214,7 +214,7 @@ class ParamStore {
     for (const SegmentPart& r : runs_)
       if (r.group == group || (group == last_group_ && shared_by_groups(r))) body(r);
   }
-  std::size_t place_in_loan(int group, const SegmentPart&) const;
+  std::int64_t place_in_loan(int group, const SegmentPart&) const;  // in bytes
 
   Tensor owned(const Param&, const Tensor&) const;           // the owned elements, flat, of a tensor that is whole or owned
   std::int64_t first_of(const Param&, const Tensor&) const;  // the number of its first element

@@ -47,7 +47,7 @@ void ParamStore::fetch(int group) {
   lane_->follow(ctx_.stream);
   const Context side = beside();
   each_run(group, [&](const SegmentPart& r) {
-    const Tensor whole(loans_[turn].as<char>() + place_in_loan(group, r), r.weight, {settings_.ranks.count * r.part});
+    const Tensor whole(element_of(loans_[turn], place_in_loan(group, r)), r.weight, {settings_.ranks.count * r.part});
     gather_parts("weights", r.layer, weights_of(r), whole, side);
   });
   lane_->mark(mark_weights + int(turn));
