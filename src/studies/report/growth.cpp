@@ -102,7 +102,9 @@ std::vector<std::vector<Measure>> measures_of(const std::vector<RowObject>& rows
   for (const auto& [field, value] : rows.front().items()) {
     if (field.starts_with("forecast_")) continue;
     const Unit unit = columns.of(field).unit;
-    const auto without = [&](std::string_view end) { return field.ends_with(end) ? field.substr(0, field.size() - end.size()) : field; };
+    const auto without = [&field = field](std::string_view end) {
+      return field.ends_with(end) ? field.substr(0, field.size() - end.size()) : field;
+    };
     if (unit == Unit::ms && !field.ends_with("_std")) times.push_back({field, "Milliseconds", field == "ms" ? "" : without("_ms")});
     if (unit == Unit::bytes) bytes.push_back({field, "Bytes", field == "bytes" ? "" : without("_bytes")});
   }
