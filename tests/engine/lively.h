@@ -1,4 +1,4 @@
-// What the tests of the engine on a card share: weights that are the same wherever the workshop stands, and the error of gradients.
+// What tests of the engine share, on a card and not: weights that are the same wherever the workshop stands, and the error of gradients.
 #pragma once
 #include <cmath>
 #include <vector>
@@ -12,8 +12,8 @@ inline Decoder whole_tiles() {
   return decoder_of({.name = "whole tiles", .vocab = 97, .width = 256, .layers = 2, .heads = 4, .kv_heads = 4, .head_dim = 64, .ffn = 512});
 }
 
-// Weights large enough that every path matters.
-inline void fill_lively(Workshop& w, float size) {
+// Weights large enough that every path matters: attention that attends, gates that bend.
+inline void fill_lively(Workshop& w, float size = 0.4f) {
   const Random random{99};
   std::uint64_t i = 0;
   for (const Param& p : w.training.store().params()) {

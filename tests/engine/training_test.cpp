@@ -7,20 +7,12 @@
 #include "base/convert.h"
 #include "ops/copy/split.h"
 #include "tests/engine/dense.h"
+#include "tests/engine/lively.h"
 #include "tests/engine/oracle.h"
 #include "tests/engine/workshop.h"
 
 namespace headroom::engine {
 namespace {
-
-// Weights large enough that every path matters: attention that attends, gates that bend.
-void make_lively(Workshop& w, float size = 0.4f) {
-  const Random random{99};
-  std::uint64_t i = 0;
-  for (const Param& p : w.training.store().params())
-    for (std::int64_t e = 0; e < p.master.count(); ++e) p.master.as<float>()[e] = float(p.spec.mean) + size * random.normal(i++);
-  w.training.store().refresh_copies();
-}
 
 // Frequencies that no one formula gives; tests/ops/rope/rope_scaling_test.cpp holds them to transformers'.
 std::map<bool, oracle::Lm::Turned> turned_of(const Recipe& r) {
@@ -53,7 +45,7 @@ double relative_error(const std::vector<double>& expected, const float* got) {
 
 void expect_oracle(const Recipe& r, double loss_budget, double gradient_budget, float size = 0.4f) {
   Workshop w(r);
-  make_lively(w, size);
+  fill_lively(w, size);
   w.training.state_tensor().as<double>()[adamw::loss_scale] =
       std::min(w.training.state(adamw::loss_scale), 256.0);  // below fp16's overflow here
   const auto expected = oracle_of(w);
@@ -120,102 +112,6 @@ TEST(Training, LogitsInSixteenBitsCostAFewUnitsAndTakeTheBytesForecast) {
     EXPECT_EQ(w.arena.peak(), w.predicted);
     EXPECT_LE(w.predicted, whole);
   }
-}
-
-TEST(Training, EveryKeepLevelGivesTheSameBits) {
-  for (const char* precision : {"fp32", "bf16", "fp8"})
-    for (const char* attention : {"flash", "plain"}) {
-      Recipe r{tiny(), 2, 9, *precision_named(precision)};
-      r.attention = attention;
-      change_sizes(r.model, [&](PlainModel& m) { m.qkv_bias = m.qk_norm = precision == std::string("bf16"); });
-      Workshop all(r);
-      make_lively(all);
-      all.training.backward();
-      for (std::vector<Keep> keep :
-           {std::vector{Keep::no_product}, {Keep::no_cheap}, {Keep::no_attention_inputs}, {Keep::input}, {Keep::input, Keep::everything}}) {
-        r.keep = keep;
-        Workshop less(r);
-        make_lively(less);
-        less.training.backward();
-        EXPECT_EQ(less.gradients(), all.gradients()) << name_of(keep[0]) << " " << precision << " " << attention;
-        EXPECT_EQ(less.training.loss(), all.training.loss());
-      }
-    }
-}
-
-// Of 2 to all blocks, the last group smaller, with one or more micro-batches; and updates on the way.
-TEST(Training, BlocksInGroupsGiveTheSameBitsAndTakeTheirForecast) {
-  for (const char* precision : {"fp32", "bf16", "fp8"})
-    for (const bool during : {false, true}) {
-      Recipe r{tiny(), 2, 9, *precision_named(precision)};
-      change_sizes(r.model, [](PlainModel& m) { m.layers = 5; });
-      if (during) r.holding.updating = Updating::during;
-      const auto trained = [](const Recipe& recipe) {
-        Workshop w(recipe);
-        make_lively(w);
-        for (int step = 0; step < 2; ++step) w.training.step(recipe.served({.lr = 0.01}));
-        EXPECT_EQ(w.arena.peak(), w.predicted);
-        return std::pair(w.training.loss(), w.weights());
-      };
-      const auto whole = trained(r);
-      for (const int group : {2, 3, 5})
-        for (const Keep keep : {Keep::everything, Keep::no_cheap, Keep::input}) {
-          r.keep = {keep, group};
-          EXPECT_EQ(trained(r), whole) << precision << " " << WordsOf<Keeping>::to(r.kept_as());
-        }
-      r.keep = {};
-    }
-  Recipe r{tiny(), 1, 5, {}};
-  r.keep = {Keep::input, 3};
-  EXPECT_THROW(check(r), Error) << "of 2 blocks";
-}
-
-// Of L blocks in groups of K, L/K and K inputs are held, and one block's own tensors: less than with an input for each. Each block but the last
-// of its group runs forward once more than that.
-TEST(Training, GroupsHoldFewerInputsAndCostOneMoreForward) {
-  Recipe r{model_described("2.7B"), 1, 2048, *precision_named("bf16")};
-  const Device h200 = device_described("h200");
-  const auto of = [&](const Keeping& k) {
-    r.keep = k;
-    return forecast(r, h200, 1);
-  };
-  const std::int64_t layers = r.model.depth(), input = r.len * r.model.width * 2;
-  const Forecast all = of({}), least = of({Keep::input}), groups = of({Keep::input, 8});
-  ASSERT_EQ(layers % 8, 0);
-  EXPECT_EQ(std::int64_t(least.peak_bytes - groups.peak_bytes), (layers - layers / 8 - 7) * input);
-  const double once_more = least.flops - all.flops, again = groups.flops - least.flops;
-  // the last product of a half is not run where backward alone asks: the second forward is whole, and a little more than that
-  EXPECT_GT(again, once_more * 7 / 8);
-  EXPECT_LT(again, once_more * 1.6);
-  EXPECT_EQ(of({Keep::input, 1}).peak_bytes, least.peak_bytes);
-  r.keep = {Keep::input, 0};
-  EXPECT_EQ(r.group(), 6) << "the root of 32";
-}
-
-TEST(Training, EveryKeepLevelOfEveryDenseFamilyGivesTheSameBits) {
-  for (const DenseModel& m : dense_models())
-    for (const char* precision : {"fp32", "bf16"}) {
-      Recipe r{m.model, 2, 9, *precision_named(precision)};
-      Workshop all(r);
-      make_lively(all);
-      all.training.backward();
-      for (std::vector<Keep> keep :
-           {std::vector{Keep::no_product}, {Keep::no_cheap}, {Keep::no_attention_inputs}, {Keep::input}, {Keep::input, Keep::everything}}) {
-        r.keep = keep;
-        Workshop less(r);
-        make_lively(less);
-        less.training.backward();
-        EXPECT_EQ(less.gradients(), all.gradients()) << m.name << " " << name_of(keep[0]) << " " << precision;
-        EXPECT_EQ(less.training.loss(), all.training.loss());
-        EXPECT_EQ(less.arena.peak(), less.predicted) << m.name;
-      }
-      r.keep = {Keep::no_cheap, 2};
-      Workshop groups(r);
-      make_lively(groups);
-      groups.training.backward();
-      EXPECT_EQ(groups.gradients(), all.gradients()) << m.name;
-      EXPECT_EQ(groups.arena.peak(), groups.predicted) << m.name;
-    }
 }
 
 TEST(Training, BitsDoNotDependOnTheNumberOfThreads) {
@@ -325,91 +221,6 @@ TEST(Training, MastersInHalvesFollowWholeOnes) {
   EXPECT_LT(2 * different, all);
 }
 
-// Summed in FP32 and rounded once, so the bits are those of the FP32 gradient, rounded; the head's, the embedding's and the norms' stay.
-TEST(Training, GradientsInHalfAreTheWholeOnesRounded) {
-  for (const char* precision : {"bf16", "fp16"})
-    for (bool tied : {false, true})
-      for (Keep keep : {Keep::everything, Keep::input}) {
-        Recipe r{tiny(), 2, 8, *precision_named(precision), {keep}};
-        r.model.tied = tied;
-        Workshop whole(r);
-        r.holding.gradients = Gradients::half;
-        Workshop half(r);
-        EXPECT_LT(half.predicted, whole.predicted);
-        for (Workshop* w : {&whole, &half}) make_lively(*w), w->training.backward();
-        for (std::size_t i = 0; i < whole.training.store().params().size(); ++i) {
-          const Param &a = whole.training.store().params()[i], &b = half.training.store().params()[i];
-          const bool narrow = a.spec.layer >= 0 && a.spec.multiplied;
-          ASSERT_EQ(b.grad.dtype, narrow ? r.precision.dtype : DType::f32) << a.spec.full_name();
-          for (std::int64_t e = 0; e < a.grad.count(); ++e) {
-            const float x = a.grad.as<float>()[e];
-            const double rounded = r.precision.dtype == DType::bf16 ? widen(headroom::narrow<bf16>(x)) : widen(headroom::narrow<f16>(x));
-            ASSERT_EQ(load_element(b.grad.data, b.grad.dtype, e), narrow ? rounded : double(x)) << a.spec.full_name();
-          }
-        }
-        half.training.update({.lr = 0.01});
-        EXPECT_EQ(half.arena.peak(), half.predicted);
-      }
-}
-
-TEST(Training, GradientsInHalfLearnAndRepeatInEveryWayOfHolding) {
-  for (const char* precision : {"bf16", "fp16"})
-    for (Masters masters : {Masters::whole, Masters::halves})
-      for (Updating updating : {Updating::after, Updating::during}) {
-        Recipe r{tiny(), 2, 8, *precision_named(precision)};
-        r.holding.gradients = Gradients::half, r.holding.masters = masters, r.holding.updating = updating;
-        if (r.precision.dtype == DType::f16 && (masters == Masters::halves || updating == Updating::during)) {
-          EXPECT_THROW(check(r), Error);
-          continue;
-        }
-        Workshop one(r), two(r);
-        adamw::Hyper h{.lr = 0.02, .decay = 0, .clip = updating == Updating::during ? 0.0 : 1.0};
-        h.dynamic_scale = r.precision.dtype == DType::f16;
-        double first = 0;
-        for (int step = 0; step < 100; ++step) {
-          for (Workshop* w : {&one, &two}) w->training.step(h);
-          if (step == 0) first = one.training.loss();
-        }
-        EXPECT_LT(one.training.loss(), 0.2 * first) << precision;
-        EXPECT_EQ(one.weights(), two.weights());
-        EXPECT_EQ(one.moments(1), two.moments(1));
-        EXPECT_EQ(one.arena.peak(), one.predicted);
-      }
-}
-
-// A run without gradients in memory does the same arithmetic as one that holds them rounded until the block is done.
-TEST(Training, GradientsThatAreNeverHeldGiveTheBitsOfThoseInHalf) {
-  for (Keep keep : {Keep::everything, Keep::no_product, Keep::input}) {
-    Recipe r{tiny(), 2, 8, *precision_named("bf16"), {keep}};
-    r.holding = {Masters::halves, Updating::during, Gradients::half};
-    Workshop half(r);
-    r.holding.gradients = Gradients::none;
-    Workshop none(r);
-    none.training.warm();
-    for (int step = 0; step < 5; ++step)
-      for (Workshop* w : {&half, &none}) w->training.step({.lr = 0.01, .clip = 0});
-    EXPECT_EQ(none.weights(), half.weights());
-    EXPECT_EQ(none.moments(0), half.moments(0));
-    EXPECT_EQ(none.moments(1), half.moments(1));
-    EXPECT_EQ(none.training.loss(), half.training.loss());
-    EXPECT_EQ(none.arena.peak(), none.predicted);
-  }
-}
-
-TEST(Training, GradientsThatAreNeverHeldWantHalvesAndAnUpdateDuringBackward) {
-  for (const auto& [masters, updating] : {std::pair{Masters::whole, Updating::during}, std::pair{Masters::halves, Updating::after}}) {
-    Recipe r{tiny(), 2, 8, *precision_named("bf16")};
-    r.holding = {masters, updating, Gradients::none};
-    EXPECT_THROW(check(r), Error);
-  }
-}
-
-TEST(Training, GradientsInHalfNeedAPrecisionOfHalfTheBits) {
-  Recipe r{tiny(), 2, 8, *precision_named("tf32")};
-  r.holding.gradients = Gradients::half;
-  EXPECT_THROW(check(r), Error);
-}
-
 // Each micro-batch's gradient is made by itself, rounded where gradients are half, and added in FP32 in order: what several ranks do.
 TEST(Training, MicroBatchesAddGradientsAsTheyAreMadeAlone) {
   for (const bool tied : {false, true})
@@ -480,7 +291,7 @@ TEST(Training, AGradientThatIsNotFiniteChangesNothingAndIsFound) {
 // Finite differences of the engine's own loss, in FP32: coarse, but through nothing else than forward.
 TEST(Training, GradientsAreSlopesOfItsOwnLoss) {
   Workshop w({tiny(), 2, 6, {}});
-  make_lively(w);
+  fill_lively(w);
   w.training.backward();
   const auto loss_at = [&](float* x, float value) {
     *x = value;
