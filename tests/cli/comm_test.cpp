@@ -13,6 +13,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+#if defined(__SANITIZE_THREAD__)
+constexpr int slower = 6;  // two busy cores: the others end 5 to 7 s after a rank was killed, 1.6 s without; what is in hand takes 72 s
+#else
+constexpr int slower = 1;
+#endif
+constexpr std::chrono::seconds soon(10 * slower);  // an end has reached every rank
+
 class Comm : public Program {
  protected:
   static std::vector<pid_t> children_of(pid_t parent) {
@@ -106,10 +113,13 @@ TEST_F(Comm, AKilledRankEndsTheOthersWithOneSentence) {
     wait_for_rows(db);
     const auto start = Clock::now();
     kill(children[which], SIGKILL);
-    const int status = ended_within(parent, std::chrono::seconds(12));
+    const int status = ended_within(parent, soon + std::chrono::seconds(2));
     ASSERT_TRUE(WIFEXITED(status));
     EXPECT_EQ(WEXITSTATUS(status), 1);
-    EXPECT_LT(Clock::now() - start, std::chrono::seconds(10));
+    EXPECT_LT(Clock::now() - start, soon);
+    while (slower > 1 && std::any_of(children.begin(), children.end(), lives) &&
+           Clock::now() - start < soon)  // its exit takes seconds there
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
     for (const pid_t c : children) EXPECT_FALSE(lives(c));
     const std::string said = text_of(err);
     EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
@@ -127,7 +137,7 @@ TEST_F(Comm, WhereTheFirstRankIsKilledTheOthersEndAndTheNextSaysIt) {
   ended_within(parent, std::chrono::seconds(1));
   const auto start = Clock::now();
   const auto any = [&] { return std::any_of(children.begin(), children.end(), lives); };
-  while (any() && Clock::now() - start < std::chrono::seconds(10)) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  while (any() && Clock::now() - start < soon) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_FALSE(any());
   const std::string said = text_of(err);
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
@@ -142,7 +152,7 @@ TEST_F(Comm, ASignalToAnyRankStopsAllAfterWhatTheyHaveInHand) {
     ASSERT_EQ(children.size(), 1u);
     wait_for_rows(db);
     kill(to_parent ? parent : children[0], SIGTERM);
-    const int status = ended_within(parent, std::chrono::seconds(60));
+    const int status = ended_within(parent, std::chrono::seconds(60 * slower));
     ASSERT_TRUE(WIFEXITED(status)) << text_of(err);
     EXPECT_EQ(WEXITSTATUS(status), 1) << text_of(err);
     EXPECT_FALSE(lives(children[0]));
@@ -156,7 +166,7 @@ TEST_F(Comm, RanksStartedByHandMeetAtAPort) {
   const Ended e = run(words + " --rank 0 --format json --db " + db_);
   ASSERT_EQ(e.code, 0) << e.err;
   expect_rows(Json::parse(e.out)["comm"], 2, "shared", 1);
-  const int status = ended_within(other, std::chrono::seconds(10));
+  const int status = ended_within(other, soon);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
   EXPECT_EQ(text_of(folder_ / "other"), "");  // the first rank speaks
 }
@@ -168,7 +178,7 @@ TEST_F(Comm, RanksGivenDifferentSettingsAreRefused) {
   const Ended e = run(words + " --rank 0 --bytes 2MiB --db " + db_);
   EXPECT_EQ(e.code, 2);
   EXPECT_EQ(e.err, "headroom comm: rank 1 was given other settings than rank 0: --bytes is 1MiB there, and 2MiB on rank 0\n");
-  const int status = ended_within(other, std::chrono::seconds(10));
+  const int status = ended_within(other, soon);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 2);
   EXPECT_EQ(text_of(folder_ / "other"), "");
   EXPECT_FALSE(fs::exists(db_));
@@ -188,7 +198,7 @@ TEST_F(Comm, TorchrunsVariablesAreUnderstood) {
   for (const char* v : {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) unsetenv(v);
   ASSERT_EQ(e.code, 0) << e.err;
   expect_rows(Json::parse(e.out)["comm"], 2, "shared", 1);
-  EXPECT_EQ(ended_within(other, std::chrono::seconds(10)), 0);
+  EXPECT_EQ(ended_within(other, soon), 0);
 }
 
 TEST_F(Comm, UnderMpirunRanksTalkOverSharedMemoryOrMpi) {
@@ -245,9 +255,9 @@ TEST_F(Comm, AKilledRankEndsTrainAndStep) {
     std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds += 37));
     const auto start = Clock::now();
     kill(rank == 0 ? parent : children[std::size_t(rank) - 1], SIGKILL);
-    const int status = ended_within(parent, std::chrono::seconds(12));
+    const int status = ended_within(parent, soon + std::chrono::seconds(2));
     const auto any = [&] { return std::any_of(children.begin(), children.end(), lives); };
-    while (any() && Clock::now() - start < std::chrono::seconds(10)) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    while (any() && Clock::now() - start < soon) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     EXPECT_FALSE(any());
     if (rank > 0) {
       ASSERT_TRUE(WIFEXITED(status));
