@@ -3,6 +3,7 @@
 #include "base/divide.h"
 #include "gpu/check.h"
 #include "ops/attention/attention.h"
+#include "ops/attention/documents/document_tiles.h"
 
 namespace headroom::attention {
 
@@ -11,7 +12,9 @@ struct SinkRows {
   const float* delta;  // null: all 0
   float sign;          // sign of the stored value, against Δ
   std::int64_t padded;
-  bool in_sixteens;  // flash_sm90's layout: stat_at of sm90/bwd_rows.cuh
+  bool in_sixteens;                    // flash_sm90's layout: stat_at of sm90/bwd_rows.cuh
+  const RowTile* row_tiles = nullptr;  // where they lie by row tiles of documents (document_tiles.h),
+  int of_tile = 0;                     // of so many rows
 };
 inline SinkRows without_keys(const Problem& p, const Backward& t) {  // Δ is what arrives through LSE alone
   return {.delta = t.dlse ? t.dlse.as<float>() : nullptr, .sign = -1, .padded = p.len_q, .in_sixteens = false};

@@ -15,6 +15,16 @@ struct DocumentTile {
       steps;  // what it walks. Rows: the first key that one of them sees, and tiles of keys from there on, at least one. Keys: the first tile
               // of rows, counted from the row of the batch's beginning, and how many
 };
+// Tiles of keys whose rows are cut too, for sums over rows: into row tiles of `step` rows from a document's first row on, so that no two documents (but short
+// ones that share a tile) add to one. Then `from` of DocumentTile is a row tile.
+struct RowTile {
+  std::int32_t first, end;  // rows; an unused one is empty
+};
+struct RowsOfTile {
+  std::int32_t shift;                 // row tile m begins at row m · step + shift
+  std::int32_t plain_from, plain_to;  // row tiles of which every row sees every key of the tile
+  std::int32_t nothing;               // 16 bytes
+};
 struct DocumentTiles {      // on a GPU
   DocumentTile* tiles;      // [batch, 2, most]: as they follow each other, the longest of a document first; and the longest of all first
   std::int32_t* count;      // [batch]
@@ -22,6 +32,10 @@ struct DocumentTiles {      // on a GPU
   std::int32_t size, step;  // sizes of a tile, and of a tile that it walks
   std::int32_t tail;        // so many for each block are dealt longest first, at the end
   bool of_keys;
+  RowTile* row_tiles;  // where rows are cut too, else null: [batch, most_row_tiles]
+  RowsOfTile* rows;    // [batch, 2, most], as `tiles`
+  std::int32_t most_row_tiles;
+  bool cut;  // else the whole row of the batch counts as one document
 };
 
 // How a kernel's blocks walk them: head by head, so that few keys are read at a time. Of the last heads of the last row of the batch the longest come first,
@@ -30,17 +44,25 @@ struct DealtTile {
   DocumentTile tile;
   std::int32_t head, batch;  // batch: past the last one where no tile has this number
 };
-HEADROOM_HD DealtTile dealt_tile(const DocumentTiles& list, int batches, int heads, int index, int blocks) {
+struct DealtPlace {  // the same, and where in `tiles` it is
+  std::size_t at;
+  std::int32_t head, batch;
+};
+HEADROOM_HD DealtPlace dealt_place(const DocumentTiles& list, int batches, int heads, int index, int blocks) {
   int batch = 0, count = list.count[0];
   for (; index >= count * heads; count = list.count[batch]) {
     index -= count * heads;
-    if (++batch == batches) return {{}, 0, batch};
+    if (++batch == batches) return {0, 0, batch};
   }
   int tail = batch == batches - 1 ? (list.tail * blocks + count - 1) / count : 0;
   if (tail > heads) tail = heads;
   const int in_turn = heads - tail, late = index - in_turn * count;
   const int head = late < 0 ? index / count : in_turn + late % tail, rank = late < 0 ? index % count : late / tail;
-  return {list.tiles[(std::size_t(batch) * 2 + (late >= 0)) * std::size_t(list.most) + std::size_t(rank)], head, batch};
+  return {(std::size_t(batch) * 2 + (late >= 0)) * std::size_t(list.most) + std::size_t(rank), head, batch};
+}
+HEADROOM_HD DealtTile dealt_tile(const DocumentTiles& list, int batches, int heads, int index, int blocks) {
+  const DealtPlace place = dealt_place(list, batches, heads, index, blocks);
+  return {place.batch == batches ? DocumentTile{} : list.tiles[place.at], place.head, place.batch};
 }
 
 }  // namespace headroom::attention

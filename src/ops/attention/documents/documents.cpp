@@ -27,6 +27,18 @@ DocumentTiles make_tiles(const Problem& p, Context& ctx, std::int64_t size, std:
           .of_keys = of_keys};
 }
 
+bool cuts_rows(const Problem& p) { return p.documents <= p.len_q / 128 + 8; }
+
+DocumentTiles make_tiles_and_rows(const Problem& p, Context& ctx, std::int64_t size, std::int64_t step, int tail) {
+  DocumentTiles t = make_tiles(p, ctx, size, step, tail, true);
+  t.cut = cuts_rows(p);
+  const std::int64_t most = ceil_div(p.len_q, step) + (t.cut ? p.documents + 2 : 0);
+  t.row_tiles = static_cast<RowTile*>(ctx.arena.make("attention.row_tiles", DType::i32, {p.batch, most, 2}).data);
+  t.rows = static_cast<RowsOfTile*>(ctx.arena.make("attention.rows_of_tiles", DType::i32, {p.batch, 2, t.most, 4}).data);
+  t.most_row_tiles = std::int32_t(most);
+  return t;
+}
+
 DocumentsArgs documents_args(const Problem& p, const Extras& with, const Lists& lists) {
   constexpr std::int64_t far = 1 << 30;
   const Offsets sees = offsets_of(p.mask);

@@ -18,29 +18,45 @@ struct ListArgs {
 constexpr int list_threads = 256, pieces_at_once = 2048, lengths = 1024;  // tiles of more steps count as equally long
 
 __device__ void list_tiles(const DocumentsArgs& a, const DocumentTiles& to, int batch) {
-  __shared__ int next[pieces_at_once], tiles_of[pieces_at_once], begin[pieces_at_once];
-  __shared__ int piece, listed, starts[lengths], sums[list_threads / 32];
+  __shared__ int next[pieces_at_once], tiles_of[pieces_at_once], begin[pieces_at_once], group[pieces_at_once];
+  __shared__ int piece, listed, groups, starts[lengths], sums[list_threads / 32];
   const Pieces p(a, batch, to.size, to.step, to.of_keys);
   DocumentTile *const in_order = to.tiles + std::int64_t(batch) * 2 * to.most, *const by_length = in_order + to.most;
+  RowsOfTile *const rows_in_order = to.rows + std::int64_t(batch) * 2 * to.most, *const rows_by_length = rows_in_order + to.most;
+  RowTile* const row_tiles = to.row_tiles + std::int64_t(batch) * to.most_row_tiles;
+  const bool rows_too = to.row_tiles != nullptr;
   const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
-  if (thread == 0) piece = 0, listed = 0;
+  if (thread == 0) piece = 0, listed = 0, groups = 0;
+  if (rows_too)
+    for (int m = thread; m < to.most_row_tiles; m += list_threads) row_tiles[m] = {0, 0};
   for (int first = 0; first < p.count(); first += pieces_at_once) {
     const int here = min(pieces_at_once, p.count() - first);
     for (int x = thread; x < here; x += list_threads) {
-      const Pieces::Cut cut = p.cut(first + x);
+      const Pieces::Cut cut = rows_too && !to.cut && first + x == 0 ? p.whole() : p.cut(first + x);
       next[x] = cut.next, tiles_of[x] = cut.tiles, begin[x] = -1;
     }
     __syncthreads();
     if (thread == 0) {
-      int i = piece, n = listed;
-      for (; i < first + here; i = next[i - first]) begin[i - first] = n, n += tiles_of[i - first];
-      piece = i, listed = n;
+      int i = piece, n = listed, g = groups;
+      for (; i < first + here; i = next[i - first]) begin[i - first] = n, n += tiles_of[i - first], group[i - first] = g++;
+      piece = i, listed = n, groups = g;
     }
     __syncthreads();
     for (int x = warp; x < here; x += list_threads / 32) {
       if (begin[x] < 0) continue;
-      for (int n = lane; n < tiles_of[x] && begin[x] + n < to.most; n += 32)
-        in_order[begin[x] + n] = p.tile(first + x, {tiles_of[x], next[x]}, n);
+      const Pieces::Cut cut{tiles_of[x], next[x]};
+      const int count = min(cut.tiles, to.most - begin[x]);
+      if (!rows_too) {
+        for (int n = lane; n < count; n += 32) in_order[begin[x] + n] = p.tile(first + x, cut, n);
+        continue;
+      }
+      const Pieces::Rows rows = p.rows_of(first + x, cut.next, group[x]);
+      for (int m = lane; m < rows.count && rows.tile + m < to.most_row_tiles; m += 32)
+        row_tiles[rows.tile + m] = {rows.first + m * to.step, min(rows.first + (m + 1) * to.step, rows.end)};
+      for (int n = lane; n < count; n += 32) {
+        const DocumentTile t = in_order[begin[x] + n] = p.tile_of(first + x, cut, n, rows);
+        rows_in_order[begin[x] + n] = p.rows_of_tile(t, rows);
+      }
     }
     __syncthreads();
   }
@@ -73,7 +89,9 @@ __device__ void list_tiles(const DocumentsArgs& a, const DocumentTiles& to, int 
   __syncthreads();
   for (int i = thread; i < count; i += list_threads) {
     const DocumentTile t = in_order[i];
-    by_length[atomicAdd(&starts[place(t)], 1)] = t;
+    const int at = atomicAdd(&starts[place(t)], 1);
+    by_length[at] = t;
+    if (rows_too) rows_by_length[at] = rows_in_order[i];
   }
 }
 
@@ -111,10 +129,18 @@ __global__ void __launch_bounds__(sink_threads) attention_dsink(const __grid_con
   const int head = blockIdx.x;
   const float sink = a.sink[head];
   float sum = 0;
+  const RowTile* const tiles = a.rows.row_tiles;
+  const int places = tiles ? int(a.rows.padded) : a.len_q;
   for (int b = 0; b < a.batch; ++b) {
     const long long pair = (long long)b * a.heads + head;
-    for (int row = threadIdx.x; row < a.len_q; row += sink_threads) {
-      const int at = a.rows.in_sixteens ? (row & ~15) | (row & 6) << 1 | (row & 8) >> 2 | (row & 1) : row;
+    for (int place = threadIdx.x; place < places; place += sink_threads) {
+      const int at = a.rows.in_sixteens ? (place & ~15) | (place & 6) << 1 | (place & 8) >> 2 | (place & 1) : place;
+      int row = place;
+      if (tiles) {
+        const RowTile t = tiles[(long long)b * (places / a.rows.of_tile) + place / a.rows.of_tile];
+        row = t.first + place % a.rows.of_tile;
+        if (row >= t.end) continue;
+      }
       sum -= share_of_sink(sink, a.lse[pair * a.len_q + row]) * a.rows.sign * a.rows.delta[pair * a.rows.padded + at];
     }
   }

@@ -90,8 +90,7 @@ struct Pieces {
   }
   HEADROOM_HD DocumentTile tile(int i, const Cut& cut, int n) const {  // the n-th, longest first where rows see what is before them
     if (!of_keys) n = cut.tiles - 1 - n;
-    const int first = border(i) + n * size, past = border(cut.next);
-    const int end = n < cut.tiles - 1 || past > first + size ? first + size : past > first ? past : first + 1;
+    const int first = border(i) + n * size, end = end_of(i, cut, n);
     const bool shared = end > border(i + 1);
     const Run at_first = seen_in(i, first);
     const int to = (shared ? of_keys ? a.rows_of_key(batch, end - 1) : a.keys_of_row(batch, end - 1) : seen_in(i, end - 1)).last;
@@ -103,7 +102,37 @@ struct Pieces {
     return {first, end, at_first.first, seen > step ? (seen + step - 1) / step : 1};
   }
 
+  // The same for keys whose rows are cut too; `group`: so many documents that share no tile are before this one.
+  struct Rows {
+    int first, end, tile;  // of a document and those that share its last tile: its rows, and the first of its row tiles
+    int count;             // of its row tiles
+  };
+  HEADROOM_HD Rows rows_of(int i, int next, int group) const {
+    const int first = other(i), end = other(next) > first ? other(next) : first;
+    return {first, end, first / step + group, (end - first + step - 1) / step};
+  }
+  HEADROOM_HD DocumentTile tile_of(int i, const Cut& cut, int n, const Rows& rows) const {
+    const int first = border(i) + n * size, end = end_of(i, cut, n), own = border(i + 1);
+    const int row = (first < own ? seen_in(i, first) : a.rows_of_key(batch, first)).first - rows.first,
+              past = (end <= own ? seen_in(i, end - 1) : a.rows_of_key(batch, end - 1)).last - rows.first;
+    const int from = DocumentsArgs::between(row / step, rows.count), to = DocumentsArgs::between((past + step - 1) / step, rows.count);
+    return {first, end, rows.tile + from, to > from ? to - from : 0};
+  }
+  HEADROOM_HD RowsOfTile rows_of_tile(const DocumentTile& t, const Rows& rows) const {
+    const int shift = rows.first - rows.tile * step;
+    if (t.end - t.first < size || t.steps == 0) return {shift, 0, 0, 0};
+    const int from = a.rows_of_key(batch, t.end - 1).first - shift, past = a.rows_of_key(batch, t.first).last - shift;
+    return {shift, (from + step - 1) / step, past / step, 0};
+  }
+  HEADROOM_HD Cut whole() const {  // the row of the batch as one piece, for tile_of
+    return {((of_keys ? a.len_k : a.len_q) + size - 1) / size, count()};
+  }
+
  private:
+  HEADROOM_HD int end_of(int i, const Cut& cut, int n) const {
+    const int first = border(i) + n * size, past = border(cut.next);
+    return n < cut.tiles - 1 || past > first + size ? first + size : past > first ? past : first + 1;
+  }
   HEADROOM_HD Run seen_in(int i, int at) const {  // for a position of piece i: the same as a look-up
     const bool exists = i > 0 && i <= a.count;
     const int mine_first = border(i), other_first = other(i), other_length = other(i + 1) > other_first ? other(i + 1) - other_first : 0;
@@ -117,6 +146,11 @@ struct Pieces {
 };
 // From the arena, unfilled: tiles of `size` queries or keys that walk `step` of the others at a time; `tail` of DocumentTiles.
 DocumentTiles make_tiles(const Problem&, Context&, std::int64_t size, std::int64_t step, int tail, bool of_keys);
+
+// The same for tiles of keys whose rows are cut too, unless row tiles that documents leave half empty would be many more than those of the whole row of the
+// batch: then it counts as one document.
+bool cuts_rows(const Problem&);
+DocumentTiles make_tiles_and_rows(const Problem&, Context&, std::int64_t size, std::int64_t step, int tail);
 
 struct Lists {              // empty if a problem has no documents
   Tensor keys_of, rows_of;  // i32 [batch, len_q, 2], [batch, len_k, 2]

@@ -121,7 +121,7 @@ __device__ __forceinline__ void consume(const Args& a, Shared<C, ordered>& s, in
       if constexpr (C::capped) cap<true>(scores, a.capping);
       if (m < t.plain_from || m >= t.plain_to)  // some row of this step does not see some key of this tile
         hide_unseen<C::reach, C::capped>(scores, a.band, t.batch, t.key + key_here, from_list<C, ordered> ? t.key_end : a.band.len_k,
-                                         m * rows + column_here);
+                                         first_row<C, ordered>(t, m) + column_here);
       if constexpr (!C::capped) weigh(scores, a.scale_log2, lse_here), hold_to_one(scores, hold);
       if constexpr (before) mma_wait<0>(), pin(dk), pin(scores);
       if constexpr (before && C::dq_beside_scores) {

@@ -46,14 +46,14 @@ struct Args {
   void *dk, *dv;
   Strides dk_strides, dv_strides;
   int* next_tile;  // zero at launch
-  int* turns;      // ordered: [pairs, query tiles, 2], zero at launch
+  int* turns;      // ordered, and documents: [pairs, query tiles, 2], zero at launch
   Far far;
   BandOf<int> band;
   int batch, heads, kv_heads, head_dim, dim_v;
   float scale, scale_log2;  // capped: cap · log2(e)
   Capping capping;
   int key_tiles, query_tiles, tiles;
-  DocumentTiles listed;  // documents in the free order: tiles of keys, no more than `tiles`
+  DocumentTiles listed;  // documents in the free order: tiles of keys, no more than `tiles`; query tiles are their row tiles
   int heads_at_once;  // free and masked: this many (batch, kv head) pairs are swept together, longest key tiles first; dealt: run at the same time
   bool dealt;         // ordered: blocks know all their tiles from the start
   int together, spread;  // ordered: so many key tiles of a head run at the same time, every 2^spread-th
@@ -88,7 +88,9 @@ struct PreArgs {
   int zero_count;
   Far far;
   int len_q, padded, heads, dim_v;
-  float less;  // of LSE·log2e
+  float less;                // of LSE·log2e
+  const RowTile* row_tiles;  // documents: the places of LSE, Δ and dq are rows of these; else null
+  int of_tile;               // rows of one
 };
 
 struct PostArgs {
@@ -99,7 +101,8 @@ struct PostArgs {
   BandOf<int> band;
   int heads, head_dim, query_tiles;
   float scale;
-  int* not_numbers;  // null: not needed
+  int* not_numbers;          // null: not needed
+  const RowTile* row_tiles;  // documents: what dq holds; else null
 };
 
 struct ZeroArgs {  // a gradient of keys that no row sees, or of rows without a key

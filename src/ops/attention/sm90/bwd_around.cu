@@ -26,8 +26,13 @@ __global__ void __launch_bounds__(pre_threads, 4) attention_bwd_pre_sm90(const _
   constexpr int dim = C::dim, at_once = 2;
   __shared__ float parts[pre_rows][pre_threads + 1];
   const int heads = blockDim.y, together = blockDim.z, threads = blockDim.x * heads * together, first = blockIdx.y * heads,
-            batch = blockIdx.z, row = blockIdx.x * pre_rows, column = threadIdx.y * blockDim.x + threadIdx.x,
+            batch = blockIdx.z, place = blockIdx.x * pre_rows, column = threadIdx.y * blockDim.x + threadIdx.x,
             thread = threadIdx.z * heads * blockDim.x + column;
+  int row = place, end = a.len_q;
+  if (a.row_tiles) {
+    const RowTile t = a.row_tiles[batch * (a.padded / a.of_tile) + place / a.of_tile];
+    row = t.first + place % a.of_tile, end = t.end;
+  }
   if (blockIdx.y == 0 && blockIdx.z == 0)
     for (int i = blockIdx.x * threads + thread; i < a.zero_count; i += gridDim.x * threads) a.zeros[i] = 0;
   const int block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
@@ -35,8 +40,7 @@ __global__ void __launch_bounds__(pre_threads, 4) attention_bwd_pre_sm90(const _
 
   const int answer_row = row + thread % pre_rows, answer_head = first + thread / pre_rows;
   const bool answers = thread < heads * pre_rows && answer_head < a.heads;
-  const float lse =
-      answers && answer_row < a.len_q ? a.lse[(std::size_t(batch) * a.heads + answer_head) * a.len_q + answer_row] : -INFINITY;
+  const float lse = answers && answer_row < end ? a.lse[(std::size_t(batch) * a.heads + answer_head) * a.len_q + answer_row] : -INFINITY;
 
   if (const int head = first + threadIdx.y; head < a.heads) {
     const auto start = [&](const void* x, const Strides& s) {
@@ -44,7 +48,7 @@ __global__ void __launch_bounds__(pre_threads, 4) attention_bwd_pre_sm90(const _
     };
     const T *o = start(a.o, a.o_strides), *d = start(a.dout, a.do_strides);
     const long long o_step = together * a.o_strides.row, d_step = together * a.do_strides.row;
-    const int rows = min(pre_rows, a.len_q - row);
+    const int rows = min(pre_rows, end - row);
     for (int r = threadIdx.z; r < rows; r += at_once * together) {
       uint4 x[at_once], y[at_once];
 #pragma unroll
@@ -58,7 +62,7 @@ __global__ void __launch_bounds__(pre_threads, 4) attention_bwd_pre_sm90(const _
   const bool far = __syncthreads_or(lse != -INFINITY && fabsf(lse) > far_lse);
   if (thread == 0) a.far.blocks[block] = far;
   if (answers) {
-    const std::size_t pair = std::size_t(batch) * a.heads + answer_head, to = pair * a.padded + stat_at(answer_row);
+    const std::size_t pair = std::size_t(batch) * a.heads + answer_head, to = pair * a.padded + stat_at(place + thread % pre_rows);
     const bool blind = lse == -INFINITY;  // sees no key: P must be 0
     float sum = 0;
     if (!blind) {
@@ -71,7 +75,7 @@ __global__ void __launch_bounds__(pre_threads, 4) attention_bwd_pre_sm90(const _
   }
   if (a.dq)
     for (int h = first; h < min(first + heads, a.heads); ++h) {
-      float4* const q = reinterpret_cast<float4*>(a.dq + ((std::size_t(batch) * a.heads + h) * a.padded + row) * dim);
+      float4* const q = reinterpret_cast<float4*>(a.dq + ((std::size_t(batch) * a.heads + h) * a.padded + place) * dim);
 #pragma unroll 1
       for (int i = thread; i < pre_rows * dim / 4; i += threads) q[i] = make_float4(0, 0, 0, 0);
     }
@@ -82,8 +86,13 @@ template <class C>
 __global__ void __launch_bounds__(128) attention_bwd_post_sm90(const __grid_constant__ PostArgs a) {
   using T = typename C::T;
   constexpr int dim = C::dim, rows = C::rows;
-  const int pair = blockIdx.y, thread = threadIdx.x, row = blockIdx.x * 64 + thread / 32 * 16 + thread % 32 / 4;
-  const int m = blockIdx.x * 64 / rows;
+  const int pair = blockIdx.y, thread = threadIdx.x, m = blockIdx.x * 64 / rows;
+  int row = blockIdx.x * 64 + thread / 32 * 16 + thread % 32 / 4, end = a.band.len_q;
+  if (a.row_tiles) {
+    const RowTile t = a.row_tiles[pair / a.heads * a.query_tiles + m];
+    row += t.first - m * rows, end = t.end;
+    if (t.first == t.end) return;
+  }
   const float* from = a.dq + (std::size_t(pair) * a.query_tiles * rows + blockIdx.x * 64) * dim;
   const bool seen = a.turns ? a.turns[(pair * a.query_tiles + m) * 2] > 0  // else no block wrote here
                             : a.band.reach == Reach::listed || a.band.key_tiles<numbers>(m * rows, rows, backward_keys).end > 0;
@@ -98,7 +107,7 @@ __global__ void __launch_bounds__(128) attention_bwd_post_sm90(const __grid_cons
       d[4 * j] = x.x, d[4 * j + 1] = x.y, d[4 * j + 2] = x.z, d[4 * j + 3] = x.w;
     }
     if (a.not_numbers) report_nan(d, a.not_numbers);
-    store_rows(d, a.scale, to, a.strides.row, row, a.band.len_q, c * 64, a.head_dim);
+    store_rows(d, a.scale, to, a.strides.row, row, end, c * 64, a.head_dim);
   }
 }
 
@@ -114,7 +123,8 @@ void start_before(const PreArgs& a, int pairs, cudaStream_t stream) {
 }
 template <class C>
 void start_after(const PostArgs& a, int pairs, cudaStream_t stream) {
-  launch(stream, attention_bwd_post_sm90<C>, {dim3((a.band.len_q + 63) / 64, pairs), 128}, a);
+  launch(stream, attention_bwd_post_sm90<C>, {dim3(a.row_tiles ? a.query_tiles * (C::rows / 64) : (a.band.len_q + 63) / 64, pairs), 128},
+         a);
 }
 void start_zero(const ZeroArgs& a, int batch, int len, int heads, cudaStream_t stream) {
   launch(stream, attention_bwd_zero_sm90, {dim3(len, heads, batch), 64}, a);

@@ -9,11 +9,14 @@ namespace headroom::attention::sm90::backward {
 
 // How dQ leaves: threads that send it off, one warp each; steps whose dQ may wait for them; barriers that say it is there, in a ring. Where one step is
 // enough, the place of another's dQ is for the keys of the next tile, which arrive while this tile ends.
+// `asking`: something is asked in global memory before a step's dQ is added. Documents in the free order: whether another tile has stored its own there. Who
+// comes first stores, so that nothing has to be zeroed; it has its dQ at hand, so that others wait for a store alone.
 template <class C, bool ordered>
 struct Sending {
-  static constexpr int senders = ordered ? 3 : 2;
-  static constexpr int buffers = C::dim == 64 && !ordered ? 1 : 2;
-  static constexpr int ring = ordered ? 2 * senders : 2 * buffers;
+  static constexpr bool asking = ordered || from_list<C, ordered>;
+  static constexpr int senders = asking ? 3 : 2;
+  static constexpr int buffers = C::dim == 64 && !asking ? 1 : 2;
+  static constexpr int ring = asking ? 2 * senders : 2 * buffers;
   static constexpr int key_tiles = 3 - buffers;
 };
 
@@ -85,14 +88,14 @@ __device__ __forceinline__ void produce(const Args& a, Shared<C, ordered>& s) {
     const auto load_q = [&](const Walk<ordered>& w) {
       s.q_empty[at.stage].wait_awake(at.parity ^ 1);
       s.q_full[at.stage].arrive_and_expect(sizeof s.q[0] + sizeof s.lse[0]);
-      load_rows(s.q[at.stage], a.q, s.q_full[at.stage], C::rows, w.m * C::rows, w.head, t.batch);
+      load_rows(s.q[at.stage], a.q, s.q_full[at.stage], C::rows, first_row<C, ordered>(t, w.m), w.head, t.batch);
       load_run(s.lse[at.stage], a.lse + std::size_t(t.batch * a.heads + w.head) * padded + w.m * C::rows, sizeof s.lse[0],
                s.q_full[at.stage]);
     };
     const auto load_do = [&](const Walk<ordered>& w) {
       s.do_empty[at.stage].wait_awake(at.parity ^ 1);
       s.do_full[at.stage].arrive_and_expect(sizeof s.dout[0] + sizeof s.minus_delta[0]);
-      load_rows(s.dout[at.stage], a.dout, s.do_full[at.stage], C::rows, w.m * C::rows, w.head, t.batch);
+      load_rows(s.dout[at.stage], a.dout, s.do_full[at.stage], C::rows, first_row<C, ordered>(t, w.m), w.head, t.batch);
       load_run(s.minus_delta[at.stage], a.minus_delta + std::size_t(t.batch * a.heads + w.head) * padded + w.m * C::rows,
                sizeof s.minus_delta[0], s.do_full[at.stage]);
     };
@@ -148,6 +151,8 @@ __device__ __forceinline__ void add_release(int* p, int x) {
   asm volatile("red.release.gpu.global.add.s32 [%0], %1;" ::"l"(p), "r"(x) : "memory");
 }
 
+constexpr int unclaimed = 0, claimed = 1, stored = 2;  // what `turns` says of a query tile's half in the free order of documents
+
 template <class C, bool ordered>
 __device__ __forceinline__ void send_dq(const Args& a, Shared<C, ordered>& s, int sender) {
   constexpr int share = 64 * dq_columns<C>(0), senders = Sending<C, ordered>::senders;  // floats of the first consumer
@@ -163,7 +168,9 @@ __device__ __forceinline__ void send_dq(const Args& a, Shared<C, ordered>& s, in
     for (Walk<ordered> w(a, t); w.more();) {
       if (group < 2) {
         const int at = ((t.batch * a.heads + w.head) * a.query_tiles + w.m) * 2 + group;
-        const int before = ordered ? turns.at(w.m) : 1;
+        int before = ordered ? turns.at(w.m) : 1;
+        [[maybe_unused]] bool there = false;
+        if constexpr (from_list<C, ordered>) there = read_acquire(a.turns + at) == stored;
         if (ordered && before > 0) {  // plain counters instead of acquire and release are faster and not repeatable (H200, 2026-11-21)
           if constexpr (C::reach == Reach::listed)
             while (read_acquire(a.turns + at) != before && patience > 0) --patience;
@@ -172,6 +179,12 @@ __device__ __forceinline__ void send_dq(const Args& a, Shared<C, ordered>& s, in
           proxy_fence_global();
         }
         s.dq_full[full.stage + group].wait_awake(full.parity);
+        if constexpr (from_list<C, ordered>) {
+          if (!there) before = atomicCAS(a.turns + at, unclaimed, claimed) == unclaimed ? 0 : 1;
+          if (!there && before > 0)
+            while (read_acquire(a.turns + at) != stored) {}
+          proxy_fence_global();
+        }
         proxy_fence();  // for all that the consumer wrote: a fence anywhere on the way from writer to reader orders them, and here it stalls no warp
         float* const to = a.dq + std::size_t(at / 2) * (C::rows * C::dim) + group * share;
         const float* const from = s.dq[buffer] + group * share;
@@ -183,6 +196,11 @@ __device__ __forceinline__ void send_dq(const Args& a, Shared<C, ordered>& s, in
         store_commit();
         store_wait_read<0>();
         s.dq_empty[buffer][group].arrive();
+        if (from_list<C, ordered> && before == 0) {
+          store_wait<0>();
+          proxy_fence_global();
+          add_release(a.turns + at, stored - claimed);
+        }
         if (ordered) {
           store_wait<0>();
           proxy_fence_global();
@@ -191,7 +209,7 @@ __device__ __forceinline__ void send_dq(const Args& a, Shared<C, ordered>& s, in
       }
       full.next(), full.next();
       if (Sending<C, ordered>::buffers == 2) buffer ^= 1;
-      if constexpr (ordered) group = group == 0 ? 1 : group == 1 ? 2 : 0;  // halves 2n and 2n + 1, by threes
+      if constexpr (senders == 3) group = group == 0 ? 1 : group == 1 ? 2 : 0;  // halves 2n and 2n + 1, by threes
       if (w.next())
         turns.begin_head();
       else if (ordered)

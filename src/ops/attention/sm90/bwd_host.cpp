@@ -65,17 +65,17 @@ bool better_asked(const Problem& p, int units) {
 template <class Tiles, bool ordered, class Before = Tiles, Reach reach = Reach::run, bool cap = false>
 void backward_with(const Problem& p, const Backward& t, Context& ctx) {
   using Main = std::conditional_t<reach == Reach::run && !cap, Tiles, Asking<Tiles, reach, cap>>;
-  const std::int64_t pairs = p.batch * p.heads, kv_pairs = p.batch * p.kv_heads, query_tiles = ceil_div(p.len_q, Tiles::rows),
-                     padded = query_tiles * Tiles::rows;
-  const Statistics s = make_statistics(p, padded, 1 + (ordered ? pairs * query_tiles * 2 : 0), ctx);
+  constexpr bool from_list = reach == Reach::listed && !ordered, counts = ordered || from_list;  // additions to dQ
+  const DocumentTiles listed = from_list ? make_tiles_and_rows(p, ctx, backward_keys, Tiles::rows, 1) : DocumentTiles{};
+  const std::int64_t pairs = p.batch * p.heads, kv_pairs = p.batch * p.kv_heads,
+                     query_tiles = from_list ? listed.most_row_tiles : ceil_div(p.len_q, Tiles::rows), padded = query_tiles * Tiles::rows;
+  const Statistics s = make_statistics(p, padded, 1 + (counts ? pairs * query_tiles * 2 : 0), ctx);
   float* const dq = ctx.arena.make("attention.dq_sum", DType::f32, {pairs, padded, Tiles::dim}).template as<float>();
   const Lists lists = make_lists(p, ctx);
-  constexpr bool from_list = reach == Reach::listed && !ordered;
-  const DocumentTiles listed = from_list ? make_tiles(p, ctx, backward_keys, Tiles::rows, 4, true) : DocumentTiles{};
   if (ctx.dry()) return;
   list_documents_on_gpu(p, t.with, lists, ctx, nullptr, listed);
   const auto stream = cuda_stream(ctx.stream);
-  run_before<Before>(p, t, s, padded, ordered ? nullptr : dq, ctx);
+  run_before<Before>(p, t, s, padded, counts ? nullptr : dq, ctx, 0, listed);
 
   Args a{};
   a.q = map_of(t.q, Tiles::rows);
@@ -125,7 +125,7 @@ void backward_with(const Problem& p, const Backward& t, Context& ctx) {
   beside::call<start_main<Main, ordered>>(a, int(blocks), stream);
 
   beside::call<start_after<Tiles>>({.dq = dq,
-                                    .turns = ordered && reach == Reach::listed ? a.turns : nullptr,
+                                    .turns = reach == Reach::listed ? a.turns : nullptr,
                                     .out = t.dq.data,
                                     .strides = strides_of(t.dq),
                                     .band = a.band,
@@ -133,13 +133,14 @@ void backward_with(const Problem& p, const Backward& t, Context& ctx) {
                                     .head_dim = a.head_dim,
                                     .query_tiles = a.query_tiles,
                                     .scale = a.scale,
-                                    .not_numbers = a.not_numbers},
+                                    .not_numbers = a.not_numbers,
+                                    .row_tiles = listed.row_tiles},
                                    int(pairs), stream);
   mend_backward_on_gpu(p, t, lists, ctx);
 }
 
-// Packed documents and capped scores. Of caps that ask for a fixed order those up to head dim 128 are refused. Documents have it where it is the faster one
-// too: free over ordered 1.01–1.09 at 64, 1.02–1.11 at 128; 0.97 with four query heads on a key head (H200, 2026-11-22; bench/lab/attention_bwd.md).
+// Packed documents and capped scores. Of caps that ask for a fixed order those up to head dim 128 are refused. Short documents have it though nobody asked,
+// for there tiles of keys are cut at no border (bench/lab/attention_bwd.md).
 template <class T, Reach reach, bool cap>
 void backward_of_more(const Problem& p, const Backward& t, Context& ctx) {
   const std::int64_t dim = std::max(p.head_dim, p.value_dim());
@@ -148,8 +149,12 @@ void backward_of_more(const Problem& p, const Backward& t, Context& ctx) {
     if (dim > 64) return backward_with<Backward128<T>, false, Backward128<T>, reach, cap>(p, t, ctx);
     backward_with<Backward64Capped<T>, false, Backward64<T>, reach, cap>(p, t, ctx);
   } else {
-    if (dim <= 64) return backward_with<Backward64<T>, true, Backward64<T>, reach>(p, t, ctx);
-    if (p.deterministic || p.group() == 1) return backward_with<Backward128<T>, true, Backward128<T>, reach>(p, t, ctx);
+    const bool brief = p.documents * 512 >= p.len_q;  // of mean length 512 and less
+    if (dim <= 64) {
+      if (p.deterministic || brief) return backward_with<Backward64<T>, true, Backward64<T>, reach>(p, t, ctx);
+      return backward_with<Backward64<T>, false, Backward64<T>, reach>(p, t, ctx);
+    }
+    if (p.deterministic || (brief && p.group() == 1)) return backward_with<Backward128<T>, true, Backward128<T>, reach>(p, t, ctx);
     backward_with<Backward128<T>, false, Backward128<T>, reach>(p, t, ctx);
   }
 }

@@ -44,9 +44,10 @@ inline Statistics make_statistics(const Problem& p, std::int64_t padded, std::in
   return s;
 }
 
+// `less`: of LSE·log2e. `listed`: documents whose rows are cut too.
 template <class Tiles>
 void run_before(const Problem& p, const Backward& t, const Statistics& s, std::int64_t padded, float* dq_to_zero, Context& ctx,
-                float less = 0) {
+                float less = 0, const DocumentTiles& listed = {}) {
   beside::call<start_before<Tiles>>({.o = t.o.data,
                                      .dout = t.d_o.data,
                                      .o_strides = strides_of(t.o),
@@ -63,10 +64,15 @@ void run_before(const Problem& p, const Backward& t, const Statistics& s, std::i
                                      .padded = int(padded),
                                      .heads = int(p.heads),
                                      .dim_v = int(p.value_dim()),
-                                     .less = less},
+                                     .less = less,
+                                     .row_tiles = listed.row_tiles,
+                                     .of_tile = listed.step},
                                     int(p.batch * p.heads), cuda_stream(ctx.stream));
   if (t.dsink)
-    sum_dsink_on_gpu(p, t.with.sink, t.lse, {.delta = s.minus_delta, .sign = -1, .padded = padded, .in_sixteens = true}, t.dsink, ctx);
+    sum_dsink_on_gpu(
+        p, t.with.sink, t.lse,
+        {.delta = s.minus_delta, .sign = -1, .padded = padded, .in_sixteens = true, .row_tiles = listed.row_tiles, .of_tile = listed.step},
+        t.dsink, ctx);
 }
 
 // Head dims past 128 (bwd_wide_host.cpp).

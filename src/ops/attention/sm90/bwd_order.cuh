@@ -15,6 +15,7 @@ struct Tile {
   int start, stride;         // visited from first+start on, wrapping round
   int place;                 // ordered: n, or in heads walked from the end back the key tile it is the mirror image of
   bool backward;             // visited from the last one down
+  int shift;                 // documents in the free order: query tile m begins at row m · rows + shift; else 0
 };
 
 // Whether blocks know all their tiles from the start. Else one counter hands them out.
@@ -23,6 +24,11 @@ constexpr bool from_list = !ordered && C::reach == Reach::listed;  // documents'
 template <class C, bool ordered>
 __device__ __forceinline__ bool dealt(const Args& a) {
   return ordered && C::reach != Reach::listed && (C::dim != 64 || a.dealt);
+}
+
+template <class C, bool ordered>
+__device__ __forceinline__ int first_row(const Tile& t, int m) {
+  return from_list<C, ordered> ? m * C::rows + t.shift : m * C::rows;
 }
 
 // Free order: one counter hands out tiles, longest first.
@@ -36,23 +42,24 @@ __device__ __forceinline__ bool dealt(const Args& a) {
 template <class C, bool ordered>
 __device__ __forceinline__ Tile find_tile(const Args& a, int index) {
   if constexpr (from_list<C, ordered>) {
-    const DealtTile found = dealt_tile(a.listed, a.batch, a.kv_heads, index, int(gridDim.x));
-    const int key = found.tile.first, key_end = found.tile.end;
-    TileSpan all{};  // rows that see every key of it
-    if (key_end - key == keys) all = band_in<C::reach>(a.band, found.batch).template row_tiles<C::reach>(key, keys, C::rows);
+    const DealtPlace found = dealt_place(a.listed, a.batch, a.kv_heads, index, int(gridDim.x));
+    DocumentTile tile{};
+    RowsOfTile rows{};
+    if (found.batch < a.batch) tile = a.listed.tiles[found.at], rows = a.listed.rows[found.at];
     return {.n = 0,
-            .key = key,
-            .key_end = key_end,
+            .key = tile.first,
+            .key_end = tile.end,
             .kv_head = found.head,
             .batch = found.batch,
-            .first = found.tile.from,
-            .count = found.tile.steps,
-            .plain_from = all.plain_begin,
-            .plain_to = all.plain_end,
+            .first = tile.from,
+            .count = tile.steps,
+            .plain_from = rows.plain_from,
+            .plain_to = rows.plain_to,
             .start = 0,
             .stride = 0,
             .place = 0,
-            .backward = false};
+            .backward = false,
+            .shift = rows.shift};
   }
   const int pairs = a.batch * a.kv_heads;
   int n, pair, place = 0;
@@ -95,7 +102,8 @@ __device__ __forceinline__ Tile find_tile(const Args& a, int index) {
           .start = start,
           .stride = stride,
           .place = place,
-          .backward = backward};
+          .backward = backward,
+          .shift = 0};
 }
 
 template <bool ordered>

@@ -62,7 +62,7 @@ foreach(type __nv_bfloat16 __half)
           "start_dkdv<Keeping<Asking<Backward256<${type}>, Reach::run, true>>>(const WideArgs&, int, cudaStream_t)")
   headroom_instances(headroom_sm90_instances flash_sm90_bwd_kept_dq_${type} ops/attention/sm90/bwd_wide_dq_of_kept.cuh ${backward}
     LINES "start_dq_of_kept<Backward256<${type}>>(const WideArgs&, int, cudaStream_t)")
-  # Packed documents and capped scores. Documents up to head dim 64 are summed in a fixed order, which is the faster one; past it in either; caps in any.
+  # Packed documents and capped scores. Documents are summed in either order; caps in any.
   set(lines "")
   foreach(shape Backward64 Backward128)
     list(APPEND lines "start_main<Asking<${shape}<${type}>, Reach::listed, false>, true>(const Args&, int, cudaStream_t)")
@@ -74,7 +74,7 @@ foreach(type __nv_bfloat16 __half)
   foreach(more documents cap both)
     set(shapes Backward64Capped Backward128)
     if(more STREQUAL "documents")
-      set(shapes Backward128)
+      set(shapes Backward64 Backward128)
     endif()
     set(lines "")
     foreach(shape ${shapes})
