@@ -32,10 +32,10 @@ struct DocumentTiles {      // on a GPU
   std::int32_t size, step;  // sizes of a tile, and of a tile that it walks
   std::int32_t tail;        // so many for each block are dealt longest first, at the end
   bool of_keys;
-  RowTile* row_tiles;  // where rows are cut too, else null: [batch, most_row_tiles]
-  RowsOfTile* rows;    // [batch, 2, most], as `tiles`
-  std::int32_t most_row_tiles;
-  bool cut;  // else the whole row of the batch counts as one document
+  RowTile* row_tiles = nullptr;  // where rows are cut too, else null: [batch, most_row_tiles]
+  RowsOfTile* rows = nullptr;    // [batch, 2, most], as `tiles`
+  std::int32_t most_row_tiles = 0;
+  bool cut = false;  // else the whole row of the batch counts as one document
 };
 
 // How a kernel's blocks walk them: head by head, so that few keys are read at a time. Of the last heads of the last row of the batch the longest come first,
