@@ -40,8 +40,9 @@ Support sm80_supports(const Problem&, const Device&, Pass);
 void sm80_forward(const Problem&, const Forward&, Context&);
 void sm80_backward(const Problem&, const Backward&, Context&);
 
-Support sm80_fp32_supports(const Problem&, const Device&, Pass);  // forward alone
+Support sm80_fp32_supports(const Problem&, const Device&, Pass);
 void sm80_fp32_forward(const Problem&, const Forward&, Context&);
+void sm80_fp32_backward(const Problem&, const Backward&, Context&);
 
 Support simt_supports(const Problem&, const Device&, Pass);
 void simt_forward(const Problem&, const Forward&, Context&);

@@ -55,8 +55,8 @@ double sm80_us(const Problem& p, Pass pass, const Device& device) {
 
 // From 4096 blocks of 1024 to 16 384 keys on, fitted to an H200 (bench/lab/attention_fp32.md). `alone` is a guess: half as long again as a block
 // takes of a full unit; no call with few blocks was timed.
-double sm80_fp32_us(const Problem& p, const Device& device) {
-  if (!timed(p, device)) return 0;
+double sm80_fp32_us(const Problem& p, Pass pass, const Device& device) {
+  if (!timed(p, device) || pass == Pass::backward) return 0;
   const std::int64_t dim = std::max(p.head_dim, p.value_dim());
   return walk_us(p,
                  dim <= 32   ? WalkedBlocks{5, 0.055, 0.0361, 2.2, 128}

@@ -17,7 +17,7 @@ double walk_us(const Problem&, const WalkedBlocks&, int units);
 // 0 where no kernel of that kind was timed: past head dim 128, documents, other cards.
 double simt_us(const Problem&, Pass, const Device&);
 double sm80_us(const Problem&, Pass, const Device&);
-double sm80_fp32_us(const Problem&, const Device&);  // forward
+double sm80_fp32_us(const Problem&, Pass, const Device&);
 double sm90_backward_us(const Problem&, const Device&);
 
 }  // namespace headroom::attention

@@ -31,11 +31,11 @@ TEST(UnitsUs, OfFp32ByProductsOfTf32AreAsTimed) {
     Problem p;
     p.batch = 16384 / t.len, p.heads = p.kv_heads = 2048 / t.dim, p.len_q = p.len_k = t.len, p.head_dim = t.dim, p.mask = t.mask;
     p.precision = {DType::f32};
-    EXPECT_NEAR(sm80_fp32_us(p, h200) / 1e3 / t.ms, 1, 0.03) << t.dim << " " << t.len << " " << name_of(t.mask);
+    EXPECT_NEAR(sm80_fp32_us(p, Pass::forward, h200) / 1e3 / t.ms, 1, 0.03) << t.dim << " " << t.len << " " << name_of(t.mask);
   }
   Problem wide;
   wide.batch = 1, wide.heads = wide.kv_heads = 1, wide.len_q = wide.len_k = 128, wide.head_dim = 256;
-  EXPECT_EQ(sm80_fp32_us(wide, h200), 0) << "no such call was fitted";
+  EXPECT_EQ(sm80_fp32_us(wide, Pass::forward, h200), 0) << "no such call was fitted";
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
 // flash_simt, flash_sm80 and flash_sm80_fp32, host side: what they serve, scratch, launches.
 //
-// flash_simt: fp32 in exact arithmetic. flash_sm80: bf16, fp16, and fp32 multiplied as tf32. flash_sm80_fp32: fp32 as three products of tf32, forward
-// alone. Any head dim up to 256 (padded in shared memory to 32, 64, 128 or 256), any strides, any mask. Backward
-// recomputes the scores in two kernels (three past head dim 128): one block per tile of queries for dQ, one per tile of keys for dK and dV, so no
-// sums meet in memory and the same bits come out every time. Unless `deterministic` asks for that, fp32 storage up to head dim 128 is served by one
-// kernel, a block per tile of keys, which adds its parts of dQ as they come.
+// flash_simt: fp32 in exact arithmetic. flash_sm80: bf16, fp16, and fp32 multiplied as tf32. flash_sm80_fp32: fp32 as three products of tf32.
+// Any head dim up to 256 (padded in shared memory to 32, 64, 128 or 256), any strides, any mask. Backward
+// recomputes the scores in two kernels (three past head dim 128, but for flash_sm80_fp32): one block per tile of queries for dQ, one per tile of keys
+// for dK and dV, so no sums meet in memory and the same bits come out every time. Unless `deterministic` asks for that, fp32 storage up to head dim
+// 128, and past it in flash_sm80_fp32, is served by one kernel, a block per tile of keys, which adds its parts of dQ as they come.
 // Workspace: none forward, 8 bytes per row and head backward.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -108,18 +108,26 @@ struct Sm80 {
   }
 };
 
-struct Sm80InParts {  // forward, without dropout
+struct Sm80InParts {  // without dropout
   template <int dim>
   using Forward = Sm80PartsForward<dim>;
   template <int dim>
   using ForwardTight = Sm80PartsForwardTight<dim>;
-  static constexpr const char* forward_name = "attention.flash_sm80_fp32.forward";
+  template <int dim>
+  using Backward = Sm80PartsBackward<dim>;
+  template <int dim>
+  using BackwardTight = Sm80PartsBackwardTight<dim>;
+  static constexpr const char *forward_name = "attention.flash_sm80_fp32.forward", *backward_name = "attention.flash_sm80_fp32.backward";
   static constexpr bool in_tiles = false;  // of tf32's rates; it has its own
   static constexpr int tf32_products = 3;
-  static double units_us(const Problem& p, Pass, const Device& device) { return sm80_fp32_us(p, device); }
+  static double units_us(const Problem& p, Pass pass, const Device& device) { return sm80_fp32_us(p, pass, device); }
   template <class Tiles, bool drops>
   static void forward(const ForwardArgs& a, cudaStream_t s) {
     beside::call<sm80::start_forward<Tiles, drops>>(a, s);
+  }
+  template <class Tiles, Wants wants, bool drops>
+  static void backward(const BackwardArgs& a, cudaStream_t s) {
+    beside::call<sm80::start_backward<Tiles, wants, drops>>(a, s);
   }
 };
 
@@ -172,12 +180,13 @@ void with_forward_tiles(const Problem& p, const Device& device, Body&& body) {
 }
 template <class Family, class Body>
 void with_backward_tiles(const Problem& p, const Device& device, Body&& body) {
-  if (p.dropout != 0)
-    return with_dropping_dim(p, [&]<int dim>() {
-      using Tiles = typename Family::template DroppingBackward<dim>;
-      static_assert(backward_shared_bytes<Tiles>() <= least_shared_bytes);
-      body.template operator()<Tiles, true>();
-    });
+  if constexpr (requires { typename Family::template DroppingBackward<64>; })
+    if (p.dropout != 0)
+      return with_dropping_dim(p, [&]<int dim>() {
+        using Tiles = typename Family::template DroppingBackward<dim>;
+        static_assert(backward_shared_bytes<Tiles>() <= least_shared_bytes);
+        body.template operator()<Tiles, true>();
+      });
   with_dim(p, [&]<int dim>() {
     using Tiles = typename Family::template Backward<dim>;
     if constexpr (backward_shared_bytes<Tiles>() > least_shared_bytes)
@@ -276,7 +285,7 @@ void backward_with(const Problem& p, const Backward& t, Context& ctx) {
   const Tensor delta = ctx.arena.make("attention.delta", DType::f32, {pairs, padded});
   check(pairs * padded / 8 <= INT_MAX, Code::unsupported, "attention: {} rows are too many for one launch", pairs * padded);
   with_backward_tiles<Family>(p, ctx.device, [&]<class Tiles, bool drops>() {
-    constexpr bool together = Tiles::dim <= 128;  // past it both sums do not fit the registers
+    constexpr bool together = Tiles::dim <= 128 || Tiles::across;  // past it both sums do not fit the registers of four warps
     constexpr bool adds_dq =
         together && sizeof(T) == 4 && !drops;  // in 16 bits the additions cost more than two products: bench/lab/attention_bwd.md
     const Deal queries = deal_of(p, p.len_q, Tiles::rows, pairs, false),
@@ -345,8 +354,15 @@ Support simt_supports(const Problem& p, const Device& device, Pass pass) {
 void simt_forward(const Problem& p, const Forward& t, Context& ctx) { forward_with<Simt>(p, t, ctx); }
 void simt_backward(const Problem& p, const Backward& t, Context& ctx) { backward_with<Simt>(p, t, ctx); }
 
-// No backward: flash_simt's forms the scores again by multiply-adds, and its P is right where LSE has the same rounding in it. Scores of -1000 and beyond made
-// dV's error 7.5 times that of one kernel for both passes (random case 67 of tests/ops/attention/attention_gpu_test.cpp, H200, 2026-11-28).
+// One kernel serves both passes: P is right where LSE has the same rounding in it as the scores that backward forms again. With flash_simt's backward, scores
+// of -1000 and beyond made dV's error 7.5 times that of one kernel (random case 67 of tests/ops/attention/attention_gpu_test.cpp, H200, 2026-11-28).
+template <int dim>
+constexpr bool same_scores() {
+  return Sm80PartsBackward<dim>::steps_s == Sm80PartsForward<dim>::steps_s;
+}
+static_assert(same_scores<32>() && same_scores<64>() && same_scores<128>() && same_scores<256>() &&
+              Sm80PartsBackwardTight<256>::steps_s == Sm80PartsForwardTight<256>::steps_s);
+
 // Three products of tf32 are faster than one of fp32 where tf32 is four times as fast at least. It is not on desktop cards and on an H20, whose
 // ceilings say so.
 bool tf32_is_fast(const Device& device) {
@@ -356,13 +372,13 @@ bool tf32_is_fast(const Device& device) {
 }
 Support sm80_fp32_supports(const Problem& p, const Device& device, Pass pass) {
   if (Support s = simt_supports(p, device, pass); !s) return s;
-  if (pass == Pass::backward) return Support::no("serves forward alone");
   if (!tf32_is_fast(device)) return Support::no("needs tf32 that is four times as fast as fp32");
   if (Support s = asks_no_more_than(p, {.softcap = true, .sink = true, .documents = true, .dim_v = true, .pages = true}); !s) return s;
   if (p.scale_or_default() <= 0) return Support::no(fmt::format("needs a positive scale, it is {}", p.scale_or_default()));
   return {};
 }
 void sm80_fp32_forward(const Problem& p, const Forward& t, Context& ctx) { forward_with<Sm80InParts>(p, t, ctx); }
+void sm80_fp32_backward(const Problem& p, const Backward& t, Context& ctx) { backward_with<Sm80InParts>(p, t, ctx); }
 
 Support sm80_supports(const Problem& p, const Device& device, Pass pass) {
   if (Support s = on_cuda(p, device, pass); !s) return s;

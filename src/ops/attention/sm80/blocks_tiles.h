@@ -13,6 +13,7 @@ struct SimtTiles {
   static constexpr int dim = head_dim, warps = warp_count, rows = row_count, columns = column_count, unroll = steps;
   static constexpr int extra_bytes = rows * (columns + 4) * 4;
   static constexpr bool turned = true;  // the block's rows lie as [dim][row]
+  static constexpr bool across = false;
 };
 template <int dim>
 struct SimtForward;
@@ -58,8 +59,8 @@ template <class Type, int head_dim, int warp_count, int row_count, int column_co
 struct Sm80Tiles {
   using T = Type;
   static constexpr int dim = head_dim, warps = warp_count, rows = row_count, columns = column_count, extra_bytes = 0;
-  static constexpr bool turned = false, in_parts = false;
-  static constexpr int steps_s = 0, steps_o = 0, unroll = 0;
+  static constexpr bool turned = false, in_parts = false, across = false;
+  static constexpr int steps_s = 0, steps_p = 0, steps_o = 0, unroll = 0, groups = 0;
 };
 template <class T, int dim>
 struct Sm80Forward;
@@ -99,10 +100,20 @@ struct Sm80BackwardTight<float, 256> : Sm80Tiles<float, 256, 2, 32, 16> {};
 
 // flash_sm80_fp32: three tf32 products for each of fp32 (sm80_parts.cuh). `steps_s`, `steps_o`: so many steps of 8 are summed by the unit, from 0,
 // for S and for O; `unroll`: so many sums of S side by side. TFLOP/s of an H200 at 4096 full, and at 1024 causal, 2026-11-28.
-template <int head_dim, int warp_count, int row_count, int column_count, int of_s = 1, int of_o = 4, int side_by_side = 2>
+template <int head_dim, int warp_count, int row_count, int column_count, int of_s = 1, int of_o = 4, int side_by_side = 2, int of_p = of_s,
+          int groups_of_16 = 1>
 struct Sm80Parts : Sm80Tiles<float, head_dim, warp_count, row_count, column_count> {
   static constexpr bool in_parts = true;
-  static constexpr int steps_s = of_s, steps_o = of_o, unroll = side_by_side;
+  static constexpr int steps_s = of_s, steps_p = of_p, steps_o = of_o, unroll = side_by_side, groups = groups_of_16;
+};
+// Backward with scores in shared memory (sm80_across.cuh): so many warps share out the rows of scores, those of dK and dV (or dQ), and those of the dQ
+// that a block of keys adds to; the others share out columns. `once`: P and dS have one place, in turns; `blocks`: so many run on a unit at once.
+template <int head_dim, int warp_count, int row_count, int column_count, int of_scores, int of_own, int of_other, bool once, int blocks,
+          int of_s = 1, int of_o = 4, int side_by_side = 1, int of_p = of_s, int groups_of_16 = 1>
+struct Sm80Across : Sm80Parts<head_dim, warp_count, row_count, column_count, of_s, of_o, side_by_side, of_p, groups_of_16> {
+  static constexpr bool across = true, one_place = once;
+  static constexpr int down_s = of_scores, down_o = of_own, down_q = of_other, at_once = blocks;
+  static constexpr int extra_bytes = (once ? 1 : 2) * row_count * (column_count + 4) * 4;
 };
 template <int dim>
 struct Sm80PartsForward;
@@ -120,5 +131,20 @@ template <int dim>
 struct Sm80PartsForwardTight;
 template <>
 struct Sm80PartsForwardTight<256> : Sm80Parts<256, 4, 64, 16, 1, 2> {};  // not timed
+// Not timed yet. S takes as many steps as forward, so that both passes have the same bits.
+template <int dim>
+struct Sm80PartsBackward;
+template <>
+struct Sm80PartsBackward<32> : Sm80Parts<32, 4, 128, 32, 1, 4, 1, 2> {};
+template <>
+struct Sm80PartsBackward<64> : Sm80Parts<64, 4, 64, 64, 1, 4, 1, 2> {};
+template <>
+struct Sm80PartsBackward<128> : Sm80Parts<128, 4, 64, 32, 2, 4, 1> {};
+template <>
+struct Sm80PartsBackward<256> : Sm80Across<256, 8, 64, 32, 4, 2, 1, false, 1, 1, 2, 1, 2> {};
+template <int dim>
+struct Sm80PartsBackwardTight;
+template <>
+struct Sm80PartsBackwardTight<256> : Sm80Across<256, 4, 32, 32, 2, 1, 1, false, 1, 1, 2, 1, 2> {};
 
 }  // namespace headroom::attention

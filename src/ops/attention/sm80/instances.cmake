@@ -1,5 +1,5 @@
 # Which kernels of flash_simt and flash_sm80 are compiled, with the shapes of blocks_tiles.h: a file per type. Past head dim 128, dK and dV are two
-# kernels; fp32 storage up to there also has all gradients in one; "Tight" shapes are for cards with little shared memory. Dropout has kernels of its
+# kernels, but for flash_sm80_fp32; fp32 storage up to there also has all gradients in one; "Tight" shapes are for cards with little shared memory. Dropout has kernels of its
 # own, in one shape for all cards and for dims up to 64, 128 and 256.
 set(gradients_together "Wants::dq" "Wants::dk_dv")
 set(gradients_apart "Wants::dq" "Wants::dk" "Wants::dv")
@@ -18,7 +18,9 @@ headroom_instances(headroom_block_instances flash_sm80_tf32 ops/attention/sm80/s
   DROPPING_BACKWARD "Sm80Backward<float, 64>" "Sm80Backward<float, 128>" WANTS_DROPPING ${gradients_together}
   DROPPING_WIDE "Sm80BackwardTight<float, 256>")
 headroom_instances(headroom_block_instances flash_sm80_fp32 ops/attention/sm80/sm80.cuh headroom::attention::blocks::sm80
-  FORWARD Sm80PartsForward<32> Sm80PartsForward<64> Sm80PartsForward<128> Sm80PartsForward<256> Sm80PartsForwardTight<256>)
+  FORWARD Sm80PartsForward<32> Sm80PartsForward<64> Sm80PartsForward<128> Sm80PartsForward<256> Sm80PartsForwardTight<256>
+  BACKWARD Sm80PartsBackward<32> Sm80PartsBackward<64> Sm80PartsBackward<128> Sm80PartsBackward<256> Sm80PartsBackwardTight<256>
+  WANTS ${gradients_together} "Wants::all")
 foreach(name_and_type "bf16 __nv_bfloat16" "fp16 __half")
   separate_arguments(name_and_type)
   list(GET name_and_type 0 name)

@@ -1,15 +1,11 @@
 // sm80.cuh — attention by the warp's matrix instruction: bf16, fp16, and fp32 storage multiplied as tf32 (T = float).
 #pragma once
-#include <numbers>
-
 #include "gpu/launch.cuh"
-#include "ops/attention/sm80/sm80_parts.cuh"
+#include "ops/attention/sm80/sm80_across.cuh"
 #include "ops/attention/sm80/sm80_products.cuh"
 #include "ops/attention/softmax.cuh"
 
 namespace headroom::attention::blocks::sm80 {
-
-constexpr float log2e = std::numbers::log2e_v<float>;
 
 // attention_fwd_sm80 — O = softmax(scale·Q Kᵀ) V and LSE of `rows` queries of one head.
 //   reads   Q once, K and V once per block (from L2)     writes  O, LSE
@@ -34,10 +30,7 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_sm80(const __
   float s[S::high][S::scores];
   const DrawsIf<S::drops> draws(a.dropout);
   const auto scores = [&](int tile) {
-    if constexpr (S::in_parts)
-      rows_times_rows_in_parts<S>(s, q + warp_row * S::row_pitch, k);
-    else
-      rows_times_rows<S>(s, q + warp_row * S::row_pitch, k);
+    scores_of<S, true>(s, q + warp_row * S::row_pitch, k);
 #pragma unroll
     for (int m = 0; m < S::high; ++m) {
       if (capped)
@@ -69,13 +62,7 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_sm80(const __
     }
   };
   walk.pass(
-      k, v, [&] { walk.fetch_rows(q, a.q, a.head_dim); }, scores,
-      [&] {
-        if constexpr (S::in_parts)
-          scores_times_rows_in_parts<S>(o, s, v);
-        else
-          scores_times_rows<S>(o, s, v);
-      });
+      k, v, [&] { walk.fetch_rows(q, a.q, a.head_dim); }, scores, [&] { scores_times_rows<S>(o, s, v); });
   report_nan<more>(o, a.not_numbers);
 
 #pragma unroll
@@ -132,7 +119,7 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_sm80(const __
   const auto gradients = [&](int step) {
     const int tile = walk.tile_of(step);
     float s[S::high][S::scores];
-    rows_times_rows<S>(s, a1 + warp_row * S::row_pitch, b1);
+    scores_of<S, !of_keys>(s, a1 + warp_row * S::row_pitch, b1);
     const bool plain = walk.plain(tile) && (!all || walk.valid == S::rows);
     const auto column_of = [&](int i) { return i / 4 * 8 + lane % 4 * 2 + i % 2; };  // of a lane's score i
 #pragma unroll
@@ -168,7 +155,7 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_sm80(const __
     }
     if constexpr (first) {
       float dp[S::high][S::scores];
-      rows_times_rows<S>(dp, a2 + warp_row * S::row_pitch, b2);
+      slopes_of<S>(dp, a2 + warp_row * S::row_pitch, b2);
       if constexpr (S::drops)
 #pragma unroll
         for (int m = 0; m < S::high; ++m)
@@ -182,7 +169,7 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_sm80(const __
           s[m][i] = s[m][i] == 0 ? 0.f : ds;
         }
       if (capped) {  // the scores again, for the slope of the cap: dP's registers are free
-        rows_times_rows<S>(dp, a1 + warp_row * S::row_pitch, b1);
+        scores_of<S, !of_keys>(dp, a1 + warp_row * S::row_pitch, b1);
 #pragma unroll
         for (int m = 0; m < S::high; ++m)
 #pragma unroll
@@ -227,7 +214,9 @@ template <class Tiles, Wants wants, bool drops>
 void start_backward(const BackwardArgs& a, cudaStream_t stream) {
   constexpr int bytes = wants == Wants::all ? fused_shared_bytes<Tiles>() : backward_shared_bytes<Tiles>();
   const auto kernel = [&] {
-    if constexpr (drops)
+    if constexpr (Tiles::across)
+      return asks_more(a) ? attention_bwd_across<Tiles, wants, Asks::more> : attention_bwd_across<Tiles, wants, Asks::plain>;
+    else if constexpr (drops)
       return attention_bwd_sm80<Tiles, wants, Asks::dropout>;
     else
       return asks_more(a) ? attention_bwd_sm80<Tiles, wants, Asks::more> : attention_bwd_sm80<Tiles, wants, Asks::plain>;

@@ -4,10 +4,15 @@
 // the next product. In tf32 that product takes the keys of each eight in the order 0 2 4 6 1 3 5 7, on both sides alike, and backward its 16 columns in the
 // order 0 2 … 14 1 3 … 15: so two of a lane's values lie side by side where they are read, and four where they go. (Forward lost 2 to 4 % by it.)
 #pragma once
+#include <numbers>
+
 #include "ops/attention/sm80/blocks.cuh"
 #include "ops/attention/sm80/blocks_tiles.h"
+#include "ops/attention/sm80/sm80_parts.cuh"
 
 namespace headroom::attention::blocks::sm80 {
+
+constexpr float log2e = std::numbers::log2e_v<float>;
 
 template <class Tiles, bool backward>
 struct Shape {
@@ -16,11 +21,12 @@ struct Shape {
   static constexpr int high = rows / warps / 16;                 // blocks of 16 rows that a warp has
   static constexpr int scores = columns / 2, outputs = dim / 2;  // a lane's part of 16 rows
   static constexpr int depth = warp::depth<T>, row_pitch = pitch<T>(dim), p_pitch = pitch<T>(columns);
-  static constexpr int steps_s = Tiles::steps_s, steps_o = Tiles::steps_o, unroll = Tiles::unroll;
+  static constexpr int steps_s = Tiles::steps_s, steps_p = Tiles::steps_p, steps_o = Tiles::steps_o;
+  static constexpr int unroll = Tiles::unroll, groups = Tiles::groups;
   static constexpr bool in_parts = Tiles::in_parts;             // fp32 as three tf32 products: sm80_parts.cuh
   static constexpr bool rounds = sizeof(T) == 4 && !in_parts;   // what has been fetched, to tf32
   static constexpr bool in_fours = backward && sizeof(T) == 4;  // a lane's values
-  static_assert(rows % (16 * warps) == 0 && columns % 16 == 0 && !(in_parts && backward));
+  static_assert(rows % (16 * warps) == 0 && columns % 16 == 0);
 };
 
 // s = rows of `a` times rows of `b`, transposed; a points to the warp's first row.
@@ -51,20 +57,36 @@ __device__ __forceinline__ void rows_times_rows(float (&s)[S::high][S::scores], 
   }
 }
 
+// The scores of the warp's rows, Q Kᵀ or its transpose. In parts they have the same bits forward and backward, whichever side is `a`: then
+// their rounding is in LSE too, and cancels in P.
+template <class S, bool a_is_q, class T = typename S::T>
+__device__ __forceinline__ void scores_of(float (&s)[S::high][S::scores], const T* a, const T* b) {
+  if constexpr (S::in_parts)
+    rows_times_rows_in_parts<S, a_is_q, S::steps_s>(s, a, b);
+  else
+    rows_times_rows<S>(s, a, b);
+}
+// dP, likewise; nothing has to have the same bits.
+template <class S, class T = typename S::T>
+__device__ __forceinline__ void slopes_of(float (&s)[S::high][S::scores], const T* a, const T* b) {
+  if constexpr (S::in_parts)
+    rows_times_rows_in_parts<S, true, S::steps_p>(s, a, b);
+  else
+    rows_times_rows<S>(s, a, b);
+}
+
 // The scores of columns [k, k + depth) as a left operand, rounded to T.
 template <class S, class T = typename S::T>
 __device__ __forceinline__ void operand(std::uint32_t (&x)[4], const float (&s)[S::scores], int k) {
   const float* from = s + k / 2;
   if constexpr (sizeof(T) == 4) {
     x[0] = __float_as_uint(from[0]), x[1] = __float_as_uint(from[2]), x[2] = __float_as_uint(from[1]), x[3] = __float_as_uint(from[3]);
-    warp::round<T>(x);
+    if constexpr (S::rounds) warp::round<T>(x);
   } else {
 #pragma unroll
     for (int i = 0; i < 4; ++i) x[i] = warp::pair<T>(from[2 * i], from[2 * i + 1]);
   }
 }
-
-__device__ __forceinline__ uint2 two_at(const void* values) { return *reinterpret_cast<const uint2*>(values); }
 
 // In fours: of a lane's part of 16 rows, the four values of one of its rows (r = 0: lane / 4, r = 1: that + 8) in columns d + lane % 4 · 4 and on.
 template <int outputs>
@@ -79,6 +101,7 @@ __device__ __forceinline__ float4 operator*(float4 x, float factor) {
 // o += A times rows of `b`, of which there are `summed`; `load` gives the left operand of 16 rows and of `depth` columns from k on.
 template <class S, int summed, int high, int outputs, class Load, class T = typename S::T>
 __device__ __forceinline__ void times_rows(float (&o)[high][outputs], Load load, const T* b) {
+  if constexpr (S::in_parts) return times_rows_in_parts<S, summed>(o, load, b);
   const int lane = threadIdx.x % 32;
   const T* const from =
       sizeof(T) == 4 ? b + lane % 4 * 2 * S::row_pitch + lane / 4 * (S::in_fours ? 2 : 1) : b + lane % 16 * S::row_pitch + lane / 16 * 8;
@@ -123,8 +146,10 @@ __device__ __forceinline__ void share(T* p, const float (&s)[S::high][S::scores]
 #pragma unroll
     for (int i = 0; i < S::scores; i += 2) {
       T* const to = p + (16 * m + lane / 4 + i / 2 % 2 * 8) * S::p_pitch + i / 4 * 8 + lane % 4 * 2;
-      if constexpr (sizeof(T) == 4)
+      if constexpr (S::rounds)
         *reinterpret_cast<uint2*>(to) = {warp::round_bits(__float_as_uint(s[m][i])), warp::round_bits(__float_as_uint(s[m][i + 1]))};
+      else if constexpr (sizeof(T) == 4)
+        *reinterpret_cast<float2*>(to) = {s[m][i], s[m][i + 1]};
       else
         *reinterpret_cast<std::uint32_t*>(to) = warp::pair<T>(s[m][i], s[m][i + 1]);
     }
