@@ -111,9 +111,14 @@ TEST(GpuScratch, OfFp32IsTheSameByEitherKernel) {
   const auto chosen = [&](const char* card, Pass last = Pass::forward) { return choose(p, device_described(card), "flash", last).name; };
   for (const char* card : {"a100", "h100", "h200"}) EXPECT_EQ(chosen(card), "flash_sm80_fp32") << card;
   for (const char* card : {"rtx4090", "h20"}) EXPECT_EQ(chosen(card), "flash_simt") << card;
-  EXPECT_EQ(chosen("h200", Pass::backward), "flash_simt") << "one kernel for both passes";
-  EXPECT_EQ(workspace_bytes(*variant_named("flash_sm80_fp32"), p, h200(), Pass::forward, 1),
-            workspace_bytes(*variant_named("flash_simt"), p, h200(), Pass::forward, 1));
+  for (const std::int64_t dim : {32, 64, 128, 256}) {
+    p.head_dim = dim;
+    EXPECT_EQ(chosen("h200", Pass::backward), "flash_sm80_fp32") << dim;
+    for (const Pass pass : {Pass::forward, Pass::backward})
+      for (const char* card : {"a100", "h200"})
+        EXPECT_EQ(workspace_bytes(*variant_named("flash_sm80_fp32"), p, device_described(card), pass, 1),
+                  workspace_bytes(*variant_named("flash_simt"), p, device_described(card), pass, 1));
+  }
   p.scale = -1.0f;
   EXPECT_EQ(chosen("h200"), "flash_simt");
   p.scale = std::nullopt, p.dropout = 0.1f;
