@@ -94,7 +94,7 @@ TEST(GpuScratch, OfDecodingIsTwoPartsOfAClusterWhereUnitsAreCut) {
   p.page = 0, p.len_q = 17;
   EXPECT_NE(chosen(h200()), "flash_decode");
   p.len_q = 1, p.precision = {DType::f32};
-  EXPECT_EQ(chosen(h200()), "flash_simt");
+  EXPECT_EQ(chosen(h200()), "flash_sm80_fp32");
   p.precision = {DType::f16}, p.heads = 96, p.kv_heads = 1;  // 96 rows: enough to be bound by products
   EXPECT_EQ(chosen(h200()), "flash_sm90");
   p.page = 16;  // which flash_sm90 does not serve
