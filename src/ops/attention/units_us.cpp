@@ -56,8 +56,14 @@ double sm80_us(const Problem& p, Pass pass, const Device& device) {
 // From 4096 blocks of 1024 to 16 384 keys on, fitted to an H200 (bench/lab/attention_fp32.md). `alone` is a guess: half as long again as a block
 // takes of a full unit; no call with few blocks was timed.
 double sm80_fp32_us(const Problem& p, Pass pass, const Device& device) {
-  if (!timed(p, device) || pass == Pass::backward) return 0;
+  if (!timed(p, device)) return 0;
   const std::int64_t dim = std::max(p.head_dim, p.value_dim());
+  if (pass == Pass::backward)  // 14 calls of the same lengths (bench/results/h200_attention_fp32_backward_2026-11-28.txt)
+    return walk_us(p,
+                   dim <= 32   ? WalkedBlocks{12, 0.141, 0.0942, 7.2, 128, 1}
+                   : dim <= 64 ? WalkedBlocks{12, 0.14, 0.0931, 5, 64, 1}
+                               : WalkedBlocks{12, 0.294, 0.1963, 5, 64, 1},
+                   device.units);
   return walk_us(p,
                  dim <= 32   ? WalkedBlocks{5, 0.055, 0.0361, 2.2, 128}
                  : dim <= 64 ? WalkedBlocks{5, 0.103, 0.0683, 2.2, 128}
