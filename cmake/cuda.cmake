@@ -97,6 +97,7 @@ function(headroom_add_kernels)
   # A wgmma that ptxas serialises runs at half speed, so it fails the build.
   include(${PROJECT_SOURCE_DIR}/src/ops/attention/sm90/instances.cmake)
   add_library(headroom_sm90 OBJECT ${headroom_sm90_instances} ${PROJECT_SOURCE_DIR}/src/ops/attention/sm90/bwd_around.cu
+    ${PROJECT_SOURCE_DIR}/src/ops/attention/sm90/bwd_list_kept.cu
     ${PROJECT_SOURCE_DIR}/src/ops/product_update/product_update_sm90.cu ${PROJECT_SOURCE_DIR}/src/ops/product_update/product_update_fp8_sm90.cu)
   set_target_properties(headroom_sm90 PROPERTIES CUDA_ARCHITECTURES 90a-real RULE_LAUNCH_COMPILE "sh ${PROJECT_SOURCE_DIR}/cmake/refuse_serialised")
 

@@ -32,6 +32,7 @@ const beside::Offers of_attention{
     offer<plain::softmax_rows>(),
     offer<plain::store_rounded>(),
     offer<sm90::backward::start_zero>(),
+    offer<sm90::backward::start_list_kept>(),
     offer<plain::softmax_rows_backward>(),
 };
 

@@ -7,6 +7,7 @@
 #include "gpu/map.h"
 #include "ops/attention/documents/document_tiles.h"
 #include "ops/attention/sm90/bwd_kept.h"
+#include "ops/attention/sm90/bwd_kept_documents.h"
 #include "ops/attention/sm90/capping.h"
 #include "ops/attention/sm90/listed.h"
 
@@ -77,6 +78,13 @@ struct WideArgs {
   DocumentTiles listed;  // documents: tiles of what a block owns, no more than `tiles`
   int* not_numbers;
   Kept kept;
+  KeptDocuments kept_of_documents;
+};
+
+struct ListKeptArgs {
+  DocumentTiles keys;
+  KeptDocuments to;
+  int* finished;  // zero at launch: rows of the batch
 };
 
 struct PreArgs {
@@ -119,6 +127,7 @@ template <class Tiles>
 void start_dq(const WideArgs&, int blocks, cudaStream_t);
 template <class Tiles>
 void start_dq_of_kept(const WideArgs&, int blocks, cudaStream_t);
+void start_list_kept(const ListKeptArgs&, cudaStream_t);
 template <class Tiles>
 void start_before(const PreArgs&, int pairs, cudaStream_t);
 template <class Tiles>

@@ -1,9 +1,11 @@
 #include "ops/attention/sm90/bwd_kept.h"
 
 #include <algorithm>
+#include <climits>
 
 #include "base/divide.h"
 #include "ops/attention/attention.h"
+#include "ops/attention/sm90/bwd_kept_documents.h"
 
 namespace headroom::attention::sm90::backward {
 
@@ -34,6 +36,29 @@ KeptRanges kept_ranges(const Problem& p, int units) {
   r.pairs = std::clamp<std::int64_t>(heads / r.heads, 1, kv_pairs);
   r.pairs = ceil_div(kv_pairs, ceil_div(kv_pairs, r.pairs));
   r.count = ceil_div(kv_pairs, r.pairs) * ceil_div(p.group(), r.heads);
+  return r;
+}
+
+// Blocks of a query head at most, wherever borders lie. A document's tile of keys walks the rows that see one of its keys, and at most two tiles of rows more
+// for its ends. Full and causal, those rows see its first key: summed over tiles that is the pairs, and the rows of the first tile. In a window they are
+// no more than the window and a tile. A tile that documents share walks the rows of each of them, which no other shared tile does.
+KeptDocumentRanges kept_document_ranges(const Problem& p) {
+  constexpr std::int64_t most = kept_bytes_at_most / kept_block_bytes, most_positions = std::int64_t(1) << 21;
+  KeptDocumentRanges r{};
+  const std::int64_t longer = std::max(p.len_q, p.len_k), shorter = std::min(p.len_q, p.len_k), heads = p.batch * p.heads;
+  if (p.documents == 0 || shorter == 0 || longer > most_positions || heads >= INT_MAX) return r;
+  const std::int64_t tiles = ceil_div(p.len_k, kept_side) + p.documents + 2, row_tiles = ceil_div(p.len_q, kept_side),
+                     ends = 2 * (row_tiles + tiles);
+  const bool causal = p.mask.kind == MaskKind::causal;
+  const std::int64_t pairs = causal ? longer * shorter - shorter * shorter / 2 + longer : p.len_q * p.len_k;
+  std::int64_t blocks = std::min(ceil_div(pairs, kept_side * kept_side) + ends, tiles * row_tiles);
+  if (p.mask.kind == MaskKind::window)
+    blocks = std::min(blocks, ends + tiles * (ceil_div(std::min(p.mask.window, longer) + std::min(p.mask.ahead, longer), kept_side) + 1));
+  if (blocks > most) return r;
+  r.most_blocks = blocks;
+  // Two heads where a head may be one causal document, as in kept_ranges.
+  r.capacity = std::min({std::max(kept_bytes / kept_block_bytes, causal ? 2 * blocks : blocks), most, heads * blocks});
+  r.count = ceil_div(heads, r.capacity / blocks);
   return r;
 }
 

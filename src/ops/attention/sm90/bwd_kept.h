@@ -29,7 +29,7 @@ struct Kept {
 };
 
 // Work is done in ranges: as many (batch, kv head) pairs, and of each as many query heads, as fit in `kept_bytes`; more, up to `kept_bytes_at_most`, where
-// these are too few to keep all multiprocessors at work. Heads that are longer keep nothing, and dS is formed twice.
+// these are too few to keep all multiprocessors at work. Heads that are longer keep nothing, and dS is formed twice. Documents: bwd_kept_documents.h.
 constexpr std::int64_t kept_block_bytes = kept_vectors * 16, kept_bytes = 264 << 20, kept_bytes_at_most = 520 << 20;
 
 struct KeptRanges {

@@ -24,6 +24,15 @@ __device__ __forceinline__ void load_panels(T* to, const Map& m, Barrier& full, 
     load(reinterpret_cast<char*>(to) + p * panel_bytes(rows), m, full, CachePolicy::normal, p * 64, row, head, batch);
 }
 
+// Documents whose dS is kept: the query heads of this range, counted through all rows of the batch.
+struct QueryHeads {
+  int first, end;
+};
+__device__ __forceinline__ QueryHeads heads_in_range(const WideArgs& a) {
+  const KeptRange* range = a.kept_of_documents.ranges + a.kept_of_documents.range;
+  return {range[0].first, range[1].first};
+}
+
 // The tile of a block that is next: documents' tiles are handed over as they are, others are known by their number.
 template <class C>
 struct Next {
@@ -35,7 +44,14 @@ struct Next {
   __device__ __forceinline__ Next(const WideArgs& args, int dealt_heads) : a(args), heads(dealt_heads), index(blockIdx.x) { look_up(); }
   __device__ __forceinline__ void look_up() {
     if constexpr (!listed) return;
-    dealt = dealt_tile(a.listed, a.batch, heads, index, int(gridDim.x));
+    if constexpr (C::keeps) {  // key tiles of the pairs that have a query head in the range
+      const QueryHeads in = heads_in_range(a);
+      const int group = a.heads / heads, pairs = a.batch * heads;
+      dealt =
+          dealt_tile_of_pairs(a.listed, a.batch, heads, in.first / group, min((in.end + group - 1) / group, pairs), index, int(gridDim.x));
+    } else {
+      dealt = dealt_tile(a.listed, a.batch, heads, index, int(gridDim.x));
+    }
     if (dealt.batch == a.batch) index = a.tiles;
   }
   __device__ __forceinline__ bool there() const { return index < a.tiles; }

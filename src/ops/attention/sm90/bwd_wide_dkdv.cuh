@@ -56,7 +56,7 @@ struct WideShared {
 
 struct WideTile {
   int key, key_end, kv_head, batch;        // keys from key_end on belong to others
-  int pair;                                // of the range whose dS is kept
+  int pair;                                // of the range whose dS is kept; documents: the number of this tile among those that rows see
   int first, count, plain_from, plain_to;  // query tiles of a head: all that see a key of this one, and those that see every one
   int start;                               // the walk begins here, and comes around
   __device__ __forceinline__ int after(int m) const { return m + 1 == first + count ? first : m + 1; }
@@ -68,7 +68,10 @@ __device__ __forceinline__ WideTile find_wide_tile(const WideArgs& a, const Next
     TileSpan all{};  // rows that see every key of it
     if (t.end - t.first == C::keys)
       all = band_in<C::reach>(a.band, next.dealt.batch).template row_tiles<C::reach>(t.first, C::keys, C::rows);
-    return {t.first, t.end, next.dealt.head, next.dealt.batch, 0, t.from, t.steps, all.plain_begin, all.plain_end, t.from};
+    int number = 0;
+    if constexpr (C::keeps)
+      if (t.steps > 0) number = a.kept_of_documents.tile_at[std::size_t(next.dealt.batch) * a.kept_of_documents.len_k + t.first];
+    return {t.first, t.end, next.dealt.head, next.dealt.batch, number, t.from, t.steps, all.plain_begin, all.plain_end, t.from};
   }
   const Place at = place(a, next.index, C::keeps ? a.kept.pairs : a.batch * a.kv_heads, false);
   const int pair = C::keeps ? a.kept.first_pair + at.pair : at.pair;
@@ -92,16 +95,37 @@ struct Heads {
 template <class C>
 __device__ __forceinline__ Heads heads_of(const WideArgs& a, const WideTile& t) {
   const int group = a.heads / a.kv_heads;
+  if constexpr (C::keeps && C::reach == Reach::listed) {
+    const QueryHeads in = heads_in_range(a);
+    const int before = t.batch * a.heads, first = max(before + t.kv_head * group, in.first);
+    return {first - before, min(before + (t.kv_head + 1) * group, in.end) - first};
+  }
   if constexpr (C::keeps) return {t.kv_head * group + a.kept.first_head, a.kept.heads};
   return {t.kv_head * group, group};
 }
 
-// Sums between two ranges, a thread's own.
+// Whether the sums of a tile come from the range before, and go on in the next one.
+struct Crosses {
+  bool resumes, goes_on;
+};
 template <class C>
-__device__ __forceinline__ float4* unfinished(const WideArgs& a, const WideTile& t, bool of_dv) {
+__device__ __forceinline__ Crosses crosses(const WideArgs& a, const WideTile& t) {
+  if constexpr (C::reach != Reach::listed) return {a.kept.resumes, a.kept.goes_on};
+  const int group = a.heads / a.kv_heads;
+  const Heads here = heads_of<C>(a, t);
+  return {t.count > 0 && here.first > t.kv_head * group, t.count > 0 && here.first + here.count < (t.kv_head + 1) * group};
+}
+
+// Sums between two ranges, a thread's own. Of documents, one kv head at most goes on in the next range: ranges use two places in turn.
+template <class C>
+__device__ __forceinline__ float4* unfinished(const WideArgs& a, const WideTile& t, bool of_dv, bool to_next) {
   constexpr int vectors = C::dim / 8 * 128;
-  return reinterpret_cast<float4*>(a.kept.unfinished) + (std::size_t(t.pair * a.tiles_per_head + t.key / C::keys) * 2 + of_dv) * vectors +
-         threadIdx.x % 128;
+  std::size_t tile = 0;
+  if constexpr (C::reach == Reach::listed)
+    tile = std::size_t((a.kept_of_documents.range + !to_next) % 2) * a.kept_of_documents.most + t.pair;
+  else
+    tile = std::size_t(t.pair * a.tiles_per_head + t.key / C::keys);
+  return reinterpret_cast<float4*>(a.kept.unfinished) + (tile * 2 + of_dv) * vectors + threadIdx.x % 128;
 }
 
 template <class C>
@@ -165,8 +189,8 @@ __device__ __forceinline__ void consume_wide(const WideArgs& a, WideShared<C>& s
     std::uint32_t w[rows / 16][4];       // Pᵀ, or dSᵀ
     int head = 0;                        // of those of this tile
     if constexpr (C::keeps)
-      if (a.kept.resumes) {
-        const float4* from = unfinished<C>(a, t, scores_role);
+      if (crosses<C>(a, t).resumes) {
+        const float4* from = unfinished<C>(a, t, scores_role, false);
 #pragma unroll
         for (int i = 0; i < dim / 8; ++i) {
           const float4 y = from[i * 128];
@@ -222,7 +246,25 @@ __device__ __forceinline__ void consume_wide(const WideArgs& a, WideShared<C>& s
       }
       s.p_empty[n % 2].arrive();
     };
+    uint4* documents_ds = nullptr;  // documents: where the first block of this tile is kept, of the query head at hand
+    int kept_end = 0;
+    if constexpr (C::keeps && !scores_role && C::reach == Reach::listed)
+      if (t.count > 0) {
+        const KeptDocuments& kept = a.kept_of_documents;
+        const KeptTile k = kept.tiles[std::size_t(t.batch) * kept.most + t.pair];
+        documents_ds = static_cast<uint4*>(a.kept.ds) +
+                       (kept.place(t.batch, heads_of<C>(a, t).first) - kept.ranges[kept.range].place + k.offset) * kept_vectors + thread;
+        kept_end = k.end;
+      }
     const auto keep = [&](int m) {  // dSᵀ, while it is multiplied
+      if constexpr (C::reach == Reach::listed) {
+        if (m < kept_end) {
+          uint4* to = documents_ds + std::size_t(m - t.first) * kept_vectors;
+#pragma unroll
+          for (int i = 0; i < rows / 16; ++i) to[i * 128] = make_uint4(w[i][0], w[i][1], w[i][2], w[i][3]);
+        }
+        return;
+      }
       const int seen = a.band.reach == Reach::run ? a.band.template key_tiles<C::reach>(m * rows, rows, keys).begin : 0;
       uint4* to =
           static_cast<uint4*>(a.kept.ds) +
@@ -264,7 +306,11 @@ __device__ __forceinline__ void consume_wide(const WideArgs& a, WideShared<C>& s
       pin(x);
       for (; left > 1; --left) {
         advance(m, std::true_type{});
-        if (m = t.after(m); m == t.start) ++head;
+        if (m = t.after(m); m == t.start) {
+          ++head;
+          if constexpr (C::keeps && !scores_role && C::reach == Reach::listed)
+            documents_ds += std::size_t(a.kept_of_documents.blocks[t.batch]) * kept_vectors;
+        }
       }
       advance(m, std::false_type{});
       release(scores_role ? s.k_empty : s.v_empty);
@@ -273,11 +319,11 @@ __device__ __forceinline__ void consume_wide(const WideArgs& a, WideShared<C>& s
     pin(d);
     if constexpr (C::reach == Reach::listed) report_nan(d, a.not_numbers);
     if constexpr (C::keeps)
-      if (a.kept.goes_on) {
-        float4* to = unfinished<C>(a, t, scores_role);
+      if (crosses<C>(a, t).goes_on) {
+        float4* to = unfinished<C>(a, t, scores_role, true);
 #pragma unroll
         for (int i = 0; i < dim / 8; ++i) to[i * 128] = make_float4(d[4 * i], d[4 * i + 1], d[4 * i + 2], d[4 * i + 3]);
-        tile.index = s.next.take(next, nullptr);
+        tile.index = s.next.take(next, tile.listed ? &tile.dealt : nullptr);
         continue;
       }
     const Strides& to = scores_role ? a.dv_strides : a.dk_strides;

@@ -24,6 +24,29 @@ struct ProductTile {
 template <class C>
 __device__ __forceinline__ ProductTile find_product_tile(const WideArgs& a, int index) {
   const Kept& kept = a.kept;
+  if constexpr (C::reach == Reach::listed) {  // tiles of rows of all query heads of the range, the last rows first
+    const KeptDocuments& d = a.kept_of_documents;
+    const QueryHeads in = heads_in_range(a);
+    const int heads = in.end - in.first, unit = in.first + index % heads, batch = unit / a.heads, head = unit % a.heads;
+    ProductTile t{(a.tiles_per_head - 1 - index / heads) * C::dq_rows,
+                  index % heads,
+                  head,
+                  batch,
+                  static_cast<const uint4*>(kept.ds) + (d.place(batch, head) - d.ranges[d.range].place) * kept_vectors,
+                  {},
+                  INT_MAX,
+                  0};
+#pragma unroll
+    for (int g = 0; g < 2; ++g) {
+      const int m = t.row / kept_side + g;
+      if (m < d.row_tiles) {
+        const Run tiles = d.tiles_of_rows[std::size_t(batch) * d.row_tiles + m];
+        t.seen[g] = {tiles.first, tiles.first, tiles.last, tiles.last};
+        if (tiles.last > tiles.first) t.begin = min(t.begin, tiles.first), t.end = max(t.end, tiles.last);
+      }
+    }
+    return t;
+  }
   const Place at = place(a, index, kept.pairs * kept.heads, true);
   const int pair = kept.first_pair + at.pair / kept.heads;
   ProductTile t{at.tile * C::dq_rows,
@@ -41,6 +64,12 @@ __device__ __forceinline__ ProductTile find_product_tile(const WideArgs& a, int 
   }
   return t;
 }
+template <class C>
+__device__ __forceinline__ int product_tiles(const WideArgs& a) {
+  if constexpr (C::reach != Reach::listed) return a.tiles;
+  const QueryHeads in = heads_in_range(a);
+  return (in.end - in.first) * a.tiles_per_head;
+}
 __device__ __forceinline__ bool holds(const TileSpan& s, int tile) { return tile >= s.begin && tile < s.end; }
 
 template <class C>
@@ -48,20 +77,36 @@ __device__ __forceinline__ void produce_product(const WideArgs& a, ProductShared
   using T = typename C::T;
   Turn<C::product_stages> ring;
   Turn<2> next;
-  for (int index = blockIdx.x; index < a.tiles;) {
+  const int tiles = product_tiles<C>(a);
+  for (int index = blockIdx.x; index < tiles;) {
     const ProductTile t = find_product_tile<C>(a, index);
     const int kv_head = t.head / (a.heads / a.kv_heads), m = t.row / kept_side;
+    const KeptTile* keys = nullptr;
+    KeptTile here{}, behind{};
+    int last_block = 0;
+    if constexpr (C::reach == Reach::listed) {
+      keys = a.kept_of_documents.tiles + std::size_t(t.batch) * a.kept_of_documents.most;
+      last_block = a.kept_of_documents.blocks[t.batch] - 1;
+      if (t.begin < t.end) behind = keys[t.begin];
+    }
     for (int n = t.begin; n < t.end; ++n, ring.next()) {
+      if constexpr (C::reach == Reach::listed) {
+        here = behind;
+        if (n + 1 < t.end) behind = keys[n + 1];  // read while a stage becomes free
+      }
+      // Borders in no order may name a place that does not exist.
+      const auto place_of = [&](int g) {
+        if constexpr (C::reach == Reach::listed) return min(max(here.offset + m + g - here.from, 0), last_block);
+        return a.kept.place(m + g, n, a.band.reach == Reach::run ? t.seen[g].begin : 0);
+      };
       s.empty[ring.stage].wait(ring.parity ^ 1);
       const bool seen[2] = {holds(t.seen[0], n), holds(t.seen[1], n)};
       s.full[ring.stage].arrive_and_expect(int(sizeof s.k[0]) + (seen[0] + seen[1]) * int(sizeof s.ds[0][0]));
 #pragma unroll
       for (int g = 0; g < 2; ++g)
-        if (seen[g])
-          load_run(s.ds[ring.stage][g],
-                   t.ds + std::size_t(a.kept.place(m + g, n, a.band.reach == Reach::run ? t.seen[g].begin : 0)) * kept_vectors,
-                   sizeof s.ds[0][0], s.full[ring.stage]);
-      load_panels<T, C::dim>(s.k[ring.stage], a.k, s.full[ring.stage], C::keys, n * C::keys, kv_head, t.batch);
+        if (seen[g]) load_run(s.ds[ring.stage][g], t.ds + std::size_t(place_of(g)) * kept_vectors, sizeof s.ds[0][0], s.full[ring.stage]);
+      load_panels<T, C::dim>(s.k[ring.stage], a.k, s.full[ring.stage], C::keys, C::reach == Reach::listed ? here.first : n * C::keys,
+                             kv_head, t.batch);
     }
     index = atomicAdd(a.next_tile, 1) + gridDim.x;
     s.next.give(next, index, nullptr);
@@ -78,7 +123,8 @@ __device__ __forceinline__ void consume_product(const WideArgs& a, ProductShared
   const int keys_at = int(reinterpret_cast<const char*>(&s.k) - reinterpret_cast<const char*>(&s));
   Turn<C::product_stages> ring;
   Turn<2> next;
-  for (int index = blockIdx.x; index < a.tiles;) {
+  const int tiles = product_tiles<C>(a);
+  for (int index = blockIdx.x; index < tiles;) {
     const ProductTile t = find_product_tile<C>(a, index);
     const TileSpan& seen = t.seen[group];
     float dq[dim / 2] = {};
@@ -117,6 +163,7 @@ __device__ __forceinline__ void consume_product(const WideArgs& a, ProductShared
     for (int n = seen.begin; n < seen.end; ++n) advance();
     if (any) pass_over(t.end - seen.end);
     pin(dq);
+    if constexpr (C::reach == Reach::listed) report_nan(dq, a.not_numbers);
     store_rows(dq, a.scale, static_cast<T*>(a.dq) + t.batch * a.dq_strides.batch + t.head * a.dq_strides.head, a.dq_strides.row,
                t.row + group * kept_side + warp * 16 + lane / 4, a.band.len_q, 0, a.head_dim);
     index = s.next.take(next, nullptr);

@@ -62,6 +62,12 @@ foreach(type __nv_bfloat16 __half)
           "start_dkdv<Keeping<Asking<Backward256<${type}>, Reach::run, true>>>(const WideArgs&, int, cudaStream_t)")
   headroom_instances(headroom_sm90_instances flash_sm90_bwd_kept_dq_${type} ops/attention/sm90/bwd_wide_dq_of_kept.cuh ${backward}
     LINES "start_dq_of_kept<Backward256<${type}>>(const WideArgs&, int, cudaStream_t)")
+  foreach(cap false true)
+    headroom_instances(headroom_sm90_instances flash_sm90_bwd_kept_documents_${cap}_${type} ops/attention/sm90/bwd_wide_dkdv.cuh ${backward}
+      LINES "start_dkdv<Keeping<Asking<Backward256<${type}>, Reach::listed, ${cap}>>>(const WideArgs&, int, cudaStream_t)")
+  endforeach()
+  headroom_instances(headroom_sm90_instances flash_sm90_bwd_kept_documents_dq_${type} ops/attention/sm90/bwd_wide_dq_of_kept.cuh ${backward}
+    LINES "start_dq_of_kept<Asking<Backward256<${type}>, Reach::listed, false>>(const WideArgs&, int, cudaStream_t)")
   # Packed documents and capped scores. Documents are summed in either order; caps in any.
   set(lines "")
   foreach(shape Backward64 Backward128)
