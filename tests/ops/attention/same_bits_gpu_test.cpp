@@ -1,5 +1,6 @@
 // The same bits in every run: whatever else the card does, in a graph, and sums in a fixed order where that is asked for.
 #include "ops/attention/sm90/bwd_kept.h"
+#include "ops/attention/sm90/bwd_kept_documents.h"
 #include "tests/ops/attention/on_gpu.h"
 
 namespace headroom::attention {
@@ -148,6 +149,34 @@ TEST_F(SameBitsGpu, QueryHeadsInSeveralRanges) {
         return std::tuple(x.dq.bytes(), x.dk.bytes(), x.dv.bytes());
       };
       EXPECT_TRUE(bits_with(132, 2) == bits_with(1100, 1));
+      device.units = units;
+    }
+}
+
+// The same of one document as long as its row, which is summed as a row of the batch is: the dense gradients of a single range are its own.
+TEST_F(SameBitsGpu, QueryHeadsOfDocumentsInSeveralRanges) {
+  const int units = device.units;
+  for (const Variant& v : variants())
+    for (const DType dtype : {DType::bf16, DType::f16}) {
+      Case c = packed(plain_case(72, 1, 0, 0, 256, Mask::causal(), {dtype}, 92), {2048}, {2048});
+      c.problem.batch = 1;
+      if (v.name != std::string_view("flash_sm90") || !serves(v, c.problem, Pass::backward)) continue;
+      SCOPED_TRACE(in_words(c));
+      Tensors x = tensors_of(c);
+      Case dense = c;
+      dense.problem.documents = 0;
+      const auto bits_of = [&](const Case& asked, bool forward) {  // both from one forward's output
+        Wet wet(v, asked, x, device, *stream);
+        if (forward) wet.forward();
+        wet.backward();
+        wet.t.back();
+        return std::tuple(x.dq.bytes(), x.dk.bytes(), x.dv.bytes());
+      };
+      EXPECT_EQ(sm90::backward::kept_document_ranges(c.problem).count, 2);
+      const auto packed_bits = bits_of(c, true);
+      device.units = 1100;
+      EXPECT_EQ(sm90::backward::kept_ranges(dense.problem, device.units).count, 1);
+      EXPECT_TRUE(bits_of(dense, false) == packed_bits);
       device.units = units;
     }
 }
