@@ -37,7 +37,7 @@ void backward_wide(const Problem& p, const Backward& t, Context& ctx) {
   static_assert(Tiles::keys == kept_side && Tiles::rows == kept_side && Tiles::dq_keys == kept_side && Tiles::dq_rows == 2 * kept_side);
   const KeptRanges ranges = kept_ranges(p, ctx.device.units);
   const KeptDocumentRanges of_documents = kept_document_ranges(p);
-  const std::int64_t counters = 1 + 2 * std::max({std::int64_t(1), ranges.count, of_documents.count});
+  const std::int64_t counters = (of_documents.count > 0) + 2 * std::max({std::int64_t(1), ranges.count, of_documents.count});
   const Statistics s = make_statistics(p, padded, counters, ctx);
   const Lists lists = make_lists(p, ctx);
   const auto listed = [&](std::int64_t size, std::int64_t step, bool of_keys) {
