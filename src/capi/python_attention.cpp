@@ -31,7 +31,7 @@ struct Given {
   Ref failed;   // (status): raises
 
   Ref saved_tensors = name("saved_tensors"), save_for_backward = name("save_for_backward"), requires_grad = name("requires_grad");
-  Ref set_materialize_grads = name("set_materialize_grads"), form = name("form");
+  Ref set_materialize_grads = name("set_materialize_grads"), form = name("form"), is_neg = name("is_neg");
   static Ref name(const char* text) { return Ref(interpreter().PyUnicode_InternFromString(text)); }
 };
 Given* given = nullptr;
@@ -55,6 +55,13 @@ struct Read {
 bool plain(Object* o) {
   const Ref type(interpreter().PyObject_Type(o));
   return type.get() == given->tensor.get() || type.get() == given->parameter.get();
+}
+
+// Torch's negative bit (x.conj().imag): memory holds the numbers with the other sign. Such tensors are left to Python, which makes a copy.
+bool negative(Object* tensor) {
+  const Ref answer = call_method(given->is_neg.get(), {tensor});
+  if (!answer) interpreter().PyErr_Clear();
+  return answer.get() != interpreter()._Py_FalseStruct;
 }
 
 // False, without an error, for everything that is not a plain tensor with memory of its own.
@@ -303,7 +310,7 @@ Ref run_backward(Form& f, Object* d_o, Object* saved) {
   std::array<Object*, 6> inputs;
   std::copy_n(tensors.begin(), 6, inputs.begin());
   std::array<Read, 6> at;
-  if (!read_all(inputs, at) || (f.on_gpu() && !aligned(at))) return {};
+  if (!read_all(inputs, at) || (f.on_gpu() && !aligned(at)) || negative(d_o)) return {};
   const BackwardForm* const b = backward_of(f, inputs, at);
   if (!b || !b->pass.call) return {};
   std::array<Ref, 3> made;
@@ -346,7 +353,7 @@ Object* attend(Object*, Object* const* arguments, Size) {
   if (!found) return none().give();
   const Ref capsule = Ref::also(found);
   const Form& f = *form_of(found);
-  if (!as_when_kept(f)) return none().give();
+  if (!as_when_kept(f) || std::ranges::any_of(qkv, negative)) return none().give();
   if (is_differentiable(qkv)) return call(given->apply.get(), {qkv[0], qkv[1], qkv[2], found, return_lse}).give();
   return result(run_forward(f, qkv, at), return_lse);
 }

@@ -53,6 +53,20 @@ class QuickTest(Base):
             self.assertFalse(hasattr(torch.Tensor, "__dlpack_c_exchange_api__"))  # torch before 2.10
             self.skipTest("this torch has no exchange interface of DLPack")
 
+    def test_torchs_negative_bit_is_heeded(self):  # memory holds the numbers with the other sign; once what is like them was kept, too
+        for device in DEVICES:
+            q, k, v = (torch.randn(1, 2, 9, 16, device=device) for _ in range(3))
+            up = torch.randn(1, 2, 9, 16, device=device)
+            for f in (ht.attention, flash_attn_func):
+                for _ in range(3):
+                    plain = [t.clone().requires_grad_() for t in (q, k, v)]
+                    want = both(f, plain, up)
+                    for at in range(3):
+                        given = [t.detach().requires_grad_() for t in (q, k, v)]
+                        turned = [torch._neg_view(-t) if i == at else t for i, t in enumerate(given)]
+                        o = f(*turned)
+                        self.equal([o, *torch.autograd.grad(o, given, torch._neg_view(-up))], want)
+
     def equal(self, got, want):
         self.assertEqual(len(got), len(want))
         for g, w in zip(got, want):

@@ -65,8 +65,16 @@ def _misfit(q, k, v, attn_mask, dropout_p, scale, enable_gqa, layout, paged=Fals
     return None
 
 
+def with_signs(tensors):
+    """Without torch's negative bit (x.conj().imag), under which memory holds the numbers with the other sign."""
+    if torch.compiler.is_compiling():
+        return tensors
+    return [t.resolve_neg() if isinstance(t, torch.Tensor) and t.is_neg() else t for t in tensors]
+
+
 def cast(tensors):
-    """What autocast makes of the inputs of scaled_dot_product_attention."""
+    """What autocast makes of the inputs of scaled_dot_product_attention, with their signs in memory."""
+    tensors = with_signs(tensors)
     kind = tensors[0].device.type
     if kind not in KINDS or not torch.is_autocast_enabled(kind):
         return tensors

@@ -5,6 +5,7 @@ import torch.autograd.forward_ad as _forward_ad
 
 from . import quick
 from .calls import KINDS, call_of
+from .checks import with_signs
 from .operators import NO_PAGES
 from .transforms import Transformed
 
@@ -43,6 +44,7 @@ def _gradients(settled, saved, d_o, dlse):
     call, _, options = settled
     if d_o is None:
         d_o = torch.zeros_like(o)
+    d_o, dlse = with_signs((d_o, dlse))
     if torch.is_grad_enabled():  # second derivatives are wanted: the operator says that there are none
         return torch.ops.headroom.attention_backward(d_o, dlse, q, k, v, o, lse, *(more or (None,) * 4), *options)
     return call.backward(d_o, dlse, q, k, v, o, lse, *more)
@@ -76,6 +78,7 @@ def directly(q, k, v):
         and type(q) in plain
         and type(k) in plain
         and type(v) in plain
+        and not (q.is_neg() or k.is_neg() or v.is_neg())
         and _modes[0]() == 0
         and _modes[1]() == 0
         and _transforms() is None

@@ -8,7 +8,7 @@ import torch.autograd.forward_ad as _forward_ad
 from .. import attention as arrays_attention
 from . import masks, quick
 from .calls import KINDS, call_of, context_of, tf32_of
-from .checks import cast, check_quantise, checked, checked_seed, listed, options_of, reason_why_not, refuse, whole_number, window_of
+from .checks import cast, check_quantise, checked, checked_seed, listed, options_of, reason_why_not, refuse, whole_number, window_of, with_signs
 from .direct import any_autocast, directly, keep, known, plain, run, run_directly, seed_of, settled
 from .sdpa import seen_so_far
 
@@ -151,6 +151,8 @@ def attention(
         if out is not None:
             return out
     deterministic = deterministic or torch.are_deterministic_algorithms_enabled()
+    if sink is not None:
+        (sink,) = with_signs((sink,))
     if window is not None and type(window) is not int and not is_causal:  # plain numbers: a tensor in the key could be changed
         window = window_of(window)
     key = None
