@@ -10,6 +10,10 @@
 namespace headroom::engine {
 namespace {
 
+// Levels below `everything`, and two that take turns.
+const std::vector<std::vector<Keep>> lesser_keeps = {
+    {Keep::no_product}, {Keep::no_cheap}, {Keep::no_attention_inputs}, {Keep::input}, {Keep::input, Keep::everything}};
+
 TEST(Training, EveryKeepLevelGivesTheSameBits) {
   for (const char* precision : {"fp32", "bf16", "fp8"})
     for (const char* attention : {"flash", "plain"}) {
@@ -19,8 +23,7 @@ TEST(Training, EveryKeepLevelGivesTheSameBits) {
       Workshop all(r);
       fill_lively(all);
       all.training.backward();
-      for (std::vector<Keep> keep :
-           {std::vector{Keep::no_product}, {Keep::no_cheap}, {Keep::no_attention_inputs}, {Keep::input}, {Keep::input, Keep::everything}}) {
+      for (const std::vector<Keep>& keep : lesser_keeps) {
         r.keep = keep;
         Workshop less(r);
         fill_lively(less);
@@ -87,8 +90,7 @@ TEST(Training, EveryKeepLevelOfEveryDenseFamilyGivesTheSameBits) {
       Workshop all(r);
       fill_lively(all);
       all.training.backward();
-      for (std::vector<Keep> keep :
-           {std::vector{Keep::no_product}, {Keep::no_cheap}, {Keep::no_attention_inputs}, {Keep::input}, {Keep::input, Keep::everything}}) {
+      for (const std::vector<Keep>& keep : lesser_keeps) {
         r.keep = keep;
         Workshop less(r);
         fill_lively(less);

@@ -70,6 +70,7 @@ TEST(AttentionKept, RangesCoverAllHeadsAndFit) {
                          {of(1, 8, 8, 32768, 32768, Mask::sliding(1024)), 3, 1, 3},
                          {of(1, 72, 1, 2048, 2048, causal), 1, 36, 2},  // query heads in two ranges: sums go on
                          {of(4, 8, 1, 8192, 8192, causal), 2, 2, 8},
+                         {of(1, 8, 1, 1 << 19, 1 << 19, Mask::sliding(64)), 0, 0, 0},  // sums between ranges would take a gibibyte
                          {of(1, 1, 1, 1, 1, full), 1, 1, 1}}) {
     SCOPED_TRACE(fmt::format("{} × {} heads on {}, {} positions, {}", a.p.batch, a.p.heads, a.p.kv_heads, a.p.len_q, name_of(a.p.mask)));
     const KeptRanges r = kept_ranges(a.p, 132);
@@ -77,6 +78,7 @@ TEST(AttentionKept, RangesCoverAllHeadsAndFit) {
     EXPECT_EQ(r.heads, a.heads);
     EXPECT_EQ(r.count, a.count);
     EXPECT_LE(r.pairs * r.heads * r.shape.blocks_of_head * kept_block_bytes, kept_bytes_at_most);
+    if (r.heads < a.p.group()) { EXPECT_LE(r.pairs * ceil_div(a.p.len_k, kept_side) * unfinished_tile_bytes, unfinished_bytes_at_most); }
     if (r.count > 0) { EXPECT_EQ(ceil_div(a.p.batch * a.p.kv_heads, r.pairs) * ceil_div(a.p.group(), r.heads), r.count); }
   }
 }

@@ -35,6 +35,7 @@ KeptRanges kept_ranges(const Problem& p, int units) {
   r.heads = ceil_div(p.group(), ceil_div(p.group(), r.heads));
   r.pairs = std::clamp<std::int64_t>(heads / r.heads, 1, kv_pairs);
   r.pairs = ceil_div(kv_pairs, ceil_div(kv_pairs, r.pairs));
+  if (r.heads < p.group() && r.pairs * key_tiles * unfinished_tile_bytes > unfinished_bytes_at_most) return {};
   r.count = ceil_div(kv_pairs, r.pairs) * ceil_div(p.group(), r.heads);
   return r;
 }
@@ -59,6 +60,7 @@ KeptDocumentRanges kept_document_ranges(const Problem& p) {
   // Two heads where a head may be one causal document, as in kept_ranges.
   r.capacity = std::min({std::max(kept_bytes / kept_block_bytes, causal ? 2 * blocks : blocks), most, heads * blocks});
   r.count = ceil_div(heads, r.capacity / blocks);
+  if (p.group() > 1 && r.count > 1 && 2 * tiles * unfinished_tile_bytes > unfinished_bytes_at_most) return {};
   return r;
 }
 

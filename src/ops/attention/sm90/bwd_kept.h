@@ -31,6 +31,8 @@ struct Kept {
 // Work is done in ranges: as many (batch, kv head) pairs, and of each as many query heads, as fit in `kept_bytes`; more, up to `kept_bytes_at_most`, where
 // these are too few to keep all multiprocessors at work. Heads that are longer keep nothing, and dS is formed twice. Documents: bwd_kept_documents.h.
 constexpr std::int64_t kept_block_bytes = kept_vectors * 16, kept_bytes = 264 << 20, kept_bytes_at_most = 520 << 20;
+// Sums of dK and dV between two ranges, FP32. They grow with the keys: where they would take more, nothing is kept either.
+constexpr std::int64_t unfinished_tile_bytes = 2 * kept_side * 256 * 4, unfinished_bytes_at_most = 128 << 20;
 
 struct KeptRanges {
   Kept shape{};                       // of a head

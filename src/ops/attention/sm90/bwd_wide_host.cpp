@@ -35,6 +35,7 @@ void backward_wide(const Problem& p, const Backward& t, Context& ctx) {
   using Main = std::conditional_t<reach == Reach::run && !cap, Tiles, Asking<Tiles, reach, cap>>;
   const std::int64_t padded = round_up(p.len_q, Tiles::dq_rows);
   static_assert(Tiles::keys == kept_side && Tiles::rows == kept_side && Tiles::dq_keys == kept_side && Tiles::dq_rows == 2 * kept_side);
+  static_assert(unfinished_tile_bytes == 2 * Tiles::keys * Tiles::dim * sizeof(float));
   const KeptRanges ranges = kept_ranges(p, ctx.device.units);
   const KeptDocumentRanges of_documents = kept_document_ranges(p);
   const std::int64_t counters = (of_documents.count > 0) + 2 * std::max({std::int64_t(1), ranges.count, of_documents.count});
@@ -53,8 +54,8 @@ void backward_wide(const Problem& p, const Backward& t, Context& ctx) {
                             .template as<float>();
   }
   KeptDocuments documents{};
-  if (of_documents.count > 0) documents = make_kept_documents(p, of_documents, of_keys.most, ctx);
   if (of_documents.count > 0) {
+    documents = make_kept_documents(p, of_documents, of_keys.most, ctx);
     kept.ds = ctx.arena.make("attention.ds", DType::u8, {of_documents.capacity, kept_block_bytes}).data;
     if (p.group() > 1 && of_documents.count > 1)
       kept.unfinished =
@@ -120,8 +121,7 @@ void backward_wide(const Problem& p, const Backward& t, Context& ctx) {
   if constexpr (reach == Reach::listed) {
     if (of_documents.count > 0) beside::call<start_list_kept>({.keys = of_keys, .to = documents, .finished = counter++}, stream);
     for (; documents.range < of_documents.count; ++documents.range) {
-      const WideArgs keys = keys_in(p.batch * p.kv_heads);
-      const WideArgs rows = rows_in(p.batch * p.heads);
+      const WideArgs keys = keys_in(p.batch * p.kv_heads), rows = rows_in(p.batch * p.heads);
       beside::call<start_dkdv<Keeping<Main>>>(keys, blocks(keys), stream);
       beside::call<start_dq_of_kept<Asking<Tiles, Reach::listed, false>>>(rows, blocks(rows), stream);
     }
