@@ -48,17 +48,21 @@ struct DealtPlace {  // the same, and where in `tiles` it is
   std::size_t at;
   std::int32_t head, batch;
 };
+// Of `heads` heads of one row of the batch, which has `count` tiles; `last`: no others are dealt behind them.
+HEADROOM_HD DealtPlace dealt_in_row(const DocumentTiles& list, int batch, int count, int heads, bool last, int index, int blocks) {
+  int tail = last ? (list.tail * blocks + count - 1) / count : 0;
+  if (tail > heads) tail = heads;
+  const int in_turn = heads - tail, late = index - in_turn * count;
+  const int head = late < 0 ? index / count : in_turn + late % tail, rank = late < 0 ? index % count : late / tail;
+  return {(std::size_t(batch) * 2 + (late >= 0)) * std::size_t(list.most) + std::size_t(rank), head, batch};
+}
 HEADROOM_HD DealtPlace dealt_place(const DocumentTiles& list, int batches, int heads, int index, int blocks) {
   int batch = 0, count = list.count[0];
   for (; index >= count * heads; count = list.count[batch]) {
     index -= count * heads;
     if (++batch == batches) return {0, 0, batch};
   }
-  int tail = batch == batches - 1 ? (list.tail * blocks + count - 1) / count : 0;
-  if (tail > heads) tail = heads;
-  const int in_turn = heads - tail, late = index - in_turn * count;
-  const int head = late < 0 ? index / count : in_turn + late % tail, rank = late < 0 ? index % count : late / tail;
-  return {(std::size_t(batch) * 2 + (late >= 0)) * std::size_t(list.most) + std::size_t(rank), head, batch};
+  return dealt_in_row(list, batch, count, heads, batch == batches - 1, index, blocks);
 }
 HEADROOM_HD DealtTile dealt_tile(const DocumentTiles& list, int batches, int heads, int index, int blocks) {
   const DealtPlace place = dealt_place(list, batches, heads, index, blocks);

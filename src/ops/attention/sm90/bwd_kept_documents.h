@@ -66,11 +66,8 @@ HEADROOM_HD DealtTile dealt_tile_of_pairs(const DocumentTiles& list, int batches
     const int batch = pair / kv_heads, head = pair % kv_heads, left = kv_heads - head, heads = end - pair < left ? end - pair : left;
     const int count = list.count[batch];
     if (index < count * heads) {
-      int tail = pair + heads == end ? (list.tail * blocks + count - 1) / count : 0;
-      if (tail > heads) tail = heads;
-      const int in_turn = heads - tail, late = index - in_turn * count;
-      const int at = late < 0 ? index / count : in_turn + late % tail, rank = late < 0 ? index % count : late / tail;
-      return {list.tiles[(std::size_t(batch) * 2 + (late >= 0)) * std::size_t(list.most) + std::size_t(rank)], head + at, batch};
+      const DealtPlace dealt = dealt_in_row(list, batch, count, heads, pair + heads == end, index, blocks);
+      return {list.tiles[dealt.at], head + dealt.head, batch};
     }
     index -= count * heads, pair += heads;
   }
