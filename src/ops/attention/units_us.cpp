@@ -10,14 +10,33 @@ namespace {
 constexpr double head_begins_us = 2.5;  // backward: a block goes on to the next query head of its key head
 
 bool timed(const Problem& p, const Device& device) {
-  return device.kind == DeviceKind::cuda && device.sm == 90 && p.documents == 0 && p.dropout == 0 && p.len_q > 0 && p.len_k > 0 &&
-         std::max(p.head_dim, p.value_dim()) <= 128;
+  return on_timed_units(p, device) && p.documents == 0 && std::max(p.head_dim, p.value_dim()) <= 128;
 }
 bool narrow(const Problem& p) { return std::max(p.head_dim, p.value_dim()) <= 64; }
 
 }  // namespace
 
-double walk_us(const Problem& p, const WalkedBlocks& w, int units) {
+bool on_timed_units(const Problem& p, const Device& device) {
+  return device.kind == DeviceKind::cuda && device.sm == 90 && device.units > 0 && p.dropout == 0 && p.len_q > 0 && p.len_k > 0 &&
+         (p.documents == 0 || (p.visible_in_documents > 0 && p.len_q == p.len_k));
+}
+
+Alike alike(const Problem& p) {
+  if (p.documents == 0) return {p, double(p.batch)};
+  const auto sees_no_more = [&](std::int64_t len) {
+    return band_of(p.mask, len, len).visible() * double(p.len_q) <= p.visible_in_documents * double(len);
+  };
+  std::int64_t len = 1, too_long = p.len_q + 1;
+  while (too_long - len > 1) {
+    const std::int64_t middle = len + (too_long - len) / 2;
+    (sees_no_more(middle) ? len : too_long) = middle;
+  }
+  Problem each = p;
+  each.documents = 0, each.visible_in_documents = 0, each.len_q = each.len_k = len;
+  return {each, double(p.batch) * double(p.len_q) / double(len)};
+}
+
+double walk_us(const Problem& p, const WalkedBlocks& w, int units, double sequences) {
   constexpr std::int64_t step = 64;
   const Band band = p.band();
   std::int64_t longest = 0, all = 0, blocks = 0;
@@ -27,7 +46,7 @@ double walk_us(const Problem& p, const WalkedBlocks& w, int units) {
     longest = std::max(longest, keys);
     all += keys;
   }
-  const double pairs = double(p.batch * p.heads) / units, others = double(p.group() - 1);
+  const double pairs = (sequences > 0 ? sequences : double(p.batch)) * double(p.heads) / units, others = double(p.group() - 1);
   const double alone = w.alone * double(longest) * (1 + w.of_group * others) + (w.of_group > 0 ? head_begins_us * others : 0),
                full = (w.full * double(all) + w.tile * double(blocks)) * pairs;
   return w.begin + std::pow(std::pow(alone, 4) + std::pow(full, 4), 0.25);
@@ -69,13 +88,6 @@ double sm80_fp32_us(const Problem& p, Pass pass, const Device& device) {
                  : dim <= 64 ? WalkedBlocks{5, 0.103, 0.0683, 2.2, 128}
                              : WalkedBlocks{5, 0.2, 0.1365, 3.7, 128},
                  device.units);
-}
-
-double sm90_backward_us(const Problem& p, const Device& device) {
-  if (!timed(p, device) || p.softcap != 0) return 0;
-  if (narrow(p)) return walk_us(p, {17.5, 0.0199, 0.0103, 2, 64, 1}, device.units);
-  if (std::max(p.head_dim, p.value_dim()) <= 96) return walk_us(p, {14.7, 0.0306, 0.0125, 4, 64, 1}, device.units);
-  return walk_us(p, {18.3, 0.0343, 0.0169, 3.5, 64, 1}, device.units);
 }
 
 }  // namespace headroom::attention

@@ -12,9 +12,18 @@ struct WalkedBlocks {
   int rows;                         // of a block
   double of_group = 0;              // backward: the share of its work that walks the rows of all query heads of a key head
 };
-double walk_us(const Problem&, const WalkedBlocks&, int units);
+double walk_us(const Problem&, const WalkedBlocks&, int units, double sequences = 0);  // 0: the problem's batch
 
-// 0 where no kernel of that kind was timed: past head dim 128, documents, other cards.
+bool on_timed_units(const Problem&, const Device&);  // a Hopper's, and nothing that no kernel was timed with
+
+// Packed documents as sequences of one length: as many tokens, and as many visible pairs.
+struct Alike {
+  Problem each;
+  double sequences;
+};
+Alike alike(const Problem&);
+
+// 0 where no kernel of that kind was timed. The first three: past head dim 128, documents, other cards. Hopper's backward: caps up to head dim 128.
 double simt_us(const Problem&, Pass, const Device&);
 double sm80_us(const Problem&, Pass, const Device&);
 double sm80_fp32_us(const Problem&, Pass, const Device&);

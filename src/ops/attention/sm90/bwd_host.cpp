@@ -7,6 +7,7 @@
 #include "ops/attention/sm90/bwd_host.h"
 #include "gpu/urgent_stream.h"
 #include "ops/attention/mend/mend.h"
+#include "ops/attention/sm90/bwd_dealt.h"
 #include "ops/attention/units_us.h"
 
 namespace headroom::attention {
@@ -15,51 +16,6 @@ namespace {
 
 using namespace sm90;
 using namespace sm90::backward;
-
-std::int64_t longest_of(const Problem& p) { return std::max(p.len_q, p.len_k); }
-
-// How the key tiles of all heads are dealt in a fixed order (find_tile): `count` rounds, in each of them `together` key tiles of `heads` heads.
-struct Rounds {
-  std::int64_t together, heads, count;
-  int spread;
-};
-Rounds rounds_of(std::int64_t pairs, std::int64_t key_tiles, std::int64_t query_tiles, bool causal, std::int64_t units) {
-  Rounds best{};
-  double least = 0;
-  for (int spread = 0; spread == 0 || key_tiles >> spread > 0; ++spread) {
-    Rounds r{ceil_div(key_tiles, std::int64_t(1) << spread), 0, 0, spread};
-    if (r.together > units) continue;
-    const std::int64_t sets = causal ? ceil_div(pairs, 2) : pairs;  // a causal head is walked beside the next one
-    r.heads = std::min(units / r.together, sets);
-    r.count = ceil_div(sets, r.heads) << (spread + causal);
-    const double time = double(r.count) * std::max(double(query_tiles) + backward_ends, backward_hand_over * double(r.together));
-    if (best.count == 0 || time < least) {
-      best = r;
-      least = time;
-    }
-  }
-  return best;
-}
-
-// Causal, in a fixed order, at head dim 64: whether blocks ask for their tiles. Then all multiprocessors work and even out what they differ by, and key tiles
-// that follow each other come by a query tile in time all the same; but the longest tiles come last, and half of one is left at the end. Fixed order over the
-// free one, known from the start → asked (H200, 2026-11-23): 2k 1.04 → 0.99, 4k 1.04 → 1.01, 8k 1.07 → 1.03, 16k 1.08 → 1.03. Up to 1024 rounds of whole sets
-// decide: 4 × 12 heads of 1024 fill two rounds of sets by three quarters, 73.8 → 65.8 µs; 4 × 16 fill them, 76.1 → 81.4 (H200, 2026-11-28).
-template <class Tiles>
-bool better_asked(const Problem& p, int units) {
-  if (longest_of(p) > 1024) return true;
-  const Band band = p.band();
-  const std::int64_t pairs = p.batch * p.kv_heads, key_tiles = ceil_div(p.len_k, backward_keys);
-  double longest = 0, shortest = INFINITY, all = 0;
-  for (std::int64_t key = 0; key < p.len_k; key += backward_keys) {
-    const TileSpan seen_by = band.row_tiles(key, backward_keys, Tiles::rows);
-    const double steps = double(p.group() * std::max<std::int64_t>(0, seen_by.end - seen_by.begin)) + backward_ends;
-    longest = std::max(longest, steps), shortest = std::min(shortest, steps), all += steps;
-  }
-  const double rounds = double(rounds_of(pairs, key_tiles, ceil_div(p.len_q, Tiles::rows), true, units).count) / 2 * (longest + shortest),
-               asked = std::max(longest, all * double(pairs) / units + longest / 2);
-  return asked < 0.97 * rounds;
-}
 
 // Before: a shape of as many rows that has that kernel. `reach` and `cap`: what more is asked.
 template <class Tiles, bool ordered, class Before = Tiles, Reach reach = Reach::run, bool cap = false>
@@ -106,8 +62,7 @@ void backward_with(const Problem& p, const Backward& t, Context& ctx) {
   a.listed = listed;
   a.not_numbers = not_numbers_of(lists);
   std::int64_t tiles = (from_list ? listed.most : a.key_tiles) * kv_pairs, blocks = std::min<std::int64_t>(ctx.device.units, tiles);
-  const bool asks =
-      reach == Reach::listed || (Tiles::dim == 64 && a.band.reach == Reach::before && better_asked<Tiles>(p, ctx.device.units));
+  const bool asks = reach == Reach::listed || better_asked(p, shape_of<Tiles>(), ctx.device.units);
   a.dealt = ordered && !asks;
   if (a.dealt) {
     const Rounds r = rounds_of(kv_pairs, a.key_tiles, query_tiles, a.band.reach == Reach::before, ctx.device.units);
@@ -159,28 +114,13 @@ void backward_of_more(const Problem& p, const Backward& t, Context& ctx) {
   }
 }
 
-// Where the fixed order is the faster one though the caller did not ask for it: nothing has to be zeroed, and key tiles of equal length come by a query tile in
-// step. FlashAttention-3's time over ours, free and fixed (one H200, bench/lab/attention_bwd.md): 64 full 1.05 and 1.12 at 512, 1.07 and 1.06 at 2k;
-// 128 full 1.00 and 1.03 at 2k, causal 0.98 and 0.99 at 2k, 0.98 and 0.97 at 4k.
-template <class Tiles>
-bool better_in_order(const Problem& p, int units) {
-  const Reach reach = p.band().reach;
-  const std::int64_t longest = longest_of(p);
-  if (reach == Reach::run || (reach == Reach::before && longest > 2048)) return false;
-  const std::int64_t pairs = p.batch * p.kv_heads, key_tiles = ceil_div(p.len_k, backward_keys);
-  if (Tiles::dim == 64 && longest > 1024)
-    return reach == Reach::before && pairs * key_tiles >= 8 * units;  // there blocks ask: 815 and 803 µs at 2k
-  return rounds_of(pairs, key_tiles, ceil_div(p.len_q, Tiles::rows), reach == Reach::before, units).count <=
-         ceil_div(pairs * key_tiles, units);
-}
-
 // Blocks in a fixed order wait for each other. Two launches of them on streams of one priority are placed one after the other; on streams of
 // two priorities each could hold multiprocessors that the other waits for. So unless the caller asked, only streams of the usual priority get them.
 bool usual_priority(const Context& ctx) { return ctx.dry() || priority_of(ctx.stream) == 0; }
 
 template <class Tiles>
 void backward_in_either_order(const Problem& p, const Backward& t, Context& ctx) {
-  if (p.deterministic || (better_in_order<Tiles>(p, ctx.device.units) && usual_priority(ctx)))
+  if (p.deterministic || (better_in_order(p, shape_of<Tiles>(), ctx.device.units) && usual_priority(ctx)))
     backward_with<Tiles, true>(p, t, ctx);
   else
     backward_with<Tiles, false>(p, t, ctx);
@@ -195,7 +135,7 @@ void backward_as(const Problem& p, const Backward& t, Context& ctx) {
   const std::int64_t dim = std::max(p.head_dim, p.value_dim());
   if (dim > 128) return backward_wide<Backward256<T>>(p, t, ctx);
   if (dim > 96) return backward_in_either_order<Backward128<T>>(p, t, ctx);
-  if (dim > 80) return backward_with<Backward96<T>, true, Backward128<T>>(p, t, ctx);  // the order costs nothing here
+  if (dim > 80) return backward_with<Backward96<T>, true, Backward128<T>>(p, t, ctx);
   if (dim > 64) return backward_with<Backward80<T>, true, Backward128<T>>(p, t, ctx);
   backward_in_either_order<Backward64<T>>(p, t, ctx);
 }

@@ -19,6 +19,7 @@
 #include "ops/attention/sm90/fwd.h"
 #include "ops/attention/sm90/tensors.h"
 #include "ops/attention/sm90/tiles.h"
+#include "ops/attention/units_us.h"
 
 namespace headroom::attention {
 
@@ -83,12 +84,13 @@ double bytes_of_pair(const Problem& p) { return 2.0 * double(p.len_k) * double(p
 // of an H100 and an H200 (bench/lab/kernel_times.md).
 struct Pace {
   double step_us, tile_us;
+  double hidden_us = 0;  // of tile_us, behind the tile before
 };
 template <class Tiles>
 Pace pace_of() {
-  if (Tiles::dim == 64) return Tiles::consumers == 4 ? Pace{1.02, 2.7} : Pace{1.46, 1.6};
+  if (Tiles::dim == 64) return Tiles::consumers == 4 ? Pace{1.02, 2.7, 0.4} : Pace{1.46, 1.6};
   if (Tiles::dim == 128) return {1.3, 2.1};
-  if (Tiles::dim == 256) return {1.85, 3};  // by its rate with many tiles: docs/attention.md
+  if (Tiles::dim == 256) return {1.55, 2.5, 1};
   return Tiles::consumers == 2 ? Pace{1.02, 2} : Pace{1.6, 2};
 }
 
@@ -225,7 +227,8 @@ double units_us(const Problem& p, const Partition& partition, int units, Pace pa
   if (const double steps = steps_longest_first<Tiles>(p, units); steps > 0)
     return begin_us + pace.step_us * steps + (tiles * double(pairs) <= units ? alone_us : 0);
   const double of_block = std::max(1.0, asked ? dealt / units : std::ceil(dealt / units));
-  return begin_us + of_block * (pace.tile_us * std::min(tiles, together) + pace.step_us * all / std::ceil(tiles / together)) +
+  return begin_us +
+         of_block * ((pace.tile_us - pace.hidden_us) * std::min(tiles, together) + pace.step_us * all / std::ceil(tiles / together)) +
          (asked ? list_us : 0);
 }
 
@@ -261,11 +264,20 @@ auto with_shape(const Problem& p, int units, Body&& body) {
   return body.template operator()<Forward64<T>>(partition_for<Forward64<T>>(p, units));
 }
 
+// How much longer packed documents take than rows of a batch with as many tokens and visible pairs, and capped scores than others
+// (bench/lab/attention_tables.md; bench/lab/attention_fwd.md, "Capped scores": a cap of 30, random scores).
+double documents_longer(std::int64_t len) { return 1 + 75 / double(len); }
+double cap_longer(std::int64_t dim) { return dim <= 64 ? 1.85 : dim <= 128 ? 1.46 : 1.23; }
+
 double forward_us(const Problem& p, const Device& device) {
-  if (p.documents != 0 || p.softcap != 0 || p.lse_shape().count() == 0 || p.len_k == 0) return 0;
-  return with_shape<__nv_bfloat16>(p, device.units, [&]<class Tiles>(const Partition& partition) {
-    return units_us<Tiles>(p, partition, device.units, pace_of<Tiles>());
+  if (p.lse_shape().count() == 0 || !on_timed_units(p, device)) return 0;
+  auto [each, sequences] = alike(p);
+  each.batch = std::max<std::int64_t>(1, std::llround(sequences));
+  const double us = with_shape<__nv_bfloat16>(each, device.units, [&]<class Tiles>(const Partition& partition) {
+    return units_us<Tiles>(each, partition, device.units, pace_of<Tiles>());
   });
+  return us * sequences / double(each.batch) * (p.documents != 0 ? documents_longer(each.len_q) : 1) *
+         (p.softcap != 0 ? cap_longer(std::max(p.head_dim, p.value_dim())) : 1);
 }
 
 // Packed documents and capped scores: whole tiles, and shapes enough for every head dim.
