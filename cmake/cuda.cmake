@@ -24,6 +24,13 @@ if(HEADROOM_HAS_CUDA)
   endforeach()
   set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
   find_package(CUDAToolkit REQUIRED)
+elseif(NOT HEADROOM_ALIKE)  # whose commands must stay as they are elsewhere
+  # CUDA's headers may lie where the compiler looks by itself. Then a source that must do without them would fail on other machines alone.
+  set(no_cuda_headers ${PROJECT_BINARY_DIR}/no_cuda_headers)
+  foreach(header cuda.h cuda_bf16.h cuda_fp16.h cuda_fp8.h cuda_runtime.h cuda_runtime_api.h cublasLt.h cupti.h nccl.h nvrtc.h)
+    file(WRITE ${no_cuda_headers}/${header} "#error this build has no CUDA, and this source includes ${header}\n")
+  endforeach()
+  include_directories(BEFORE SYSTEM ${no_cuda_headers})  # after src/gpu/words, where a target has that
 endif()
 
 # A source in the build folder that instantiates templates; its path is appended to the list called `files`, and what the library offers of it

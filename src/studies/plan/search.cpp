@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "base/threads.h"
 #include "engine/forecast/keep_auto.h"
+#include "studies/memory/model.h"
 #include "studies/memory/room.h"
 
 namespace headroom::studies {
