@@ -309,7 +309,8 @@ TEST_F(ModelProgram, WhatIsServedIsAPictureOfItsBytes) {
   const std::string said = run(asked + " --db " + db_).out;
   for (const char* bar : {"bf16 batch 1 len 4096  ", "bf16 batch 4 len 4096  ", "█ weights  ▓ cache"})
     EXPECT_NE(said.find(bar), std::string::npos) << bar << said;
-  for (const Json& row : answer(asked)["rows"])
+  const Json answered = answer(asked);  // outlives the loop
+  for (const Json& row : answered["rows"])
     EXPECT_NE(said.find(fmt::format("  {}\n", bytes_in_words(row["needed_bytes"].get<double>()))), std::string::npos)
         << row << ": the kinds add up\n"
         << said;

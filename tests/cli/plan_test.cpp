@@ -433,8 +433,8 @@ TEST_F(ModelProgram, ThePlanOfServingShowsTheLargestBatch) {
   EXPECT_NE(out.find("Tokens per second at that batch, at most\n  bf16 "), std::string::npos) << out;
   const std::string none = answer("plan --phase inference --model llama-3.1-70b --batch 1 --len 8192 --device 4090", 3)["answer"];
   EXPECT_NE(none.find(" No --chunk, --cache or --weights makes it fit: the least is "), std::string::npos) << none;
-  for (const Json& row : answer("plan --phase inference --model mistral-7b-v0.1 --device a100")["rows"])
-    EXPECT_LE(row["len"], 32768) << "as far as its positions";
+  const Json answered = answer("plan --phase inference --model mistral-7b-v0.1 --device a100");  // outlives the loop
+  for (const Json& row : answered["rows"]) EXPECT_LE(row["len"], 32768) << "as far as its positions";
 }
 
 // Where nothing on one card serves, the answer has the least of all ways, and how many cards serve it so, and as it is.
