@@ -128,11 +128,7 @@ __device__ __forceinline__ void consume_product(const WideArgs& a, ProductShared
     const ProductTile t = find_product_tile<C>(a, index);
     const TileSpan& seen = t.seen[group];
     float dq[dim / 2] = {};
-    const auto release = [&] {  // every lane has read its dS and seen this turn of `full` before lane 0 says so
-      __syncwarp();
-      if (lane == 0) s.empty[ring.stage].arrive();
-      ring.next();
-    };
+    const auto release = [&] { s.empty[ring.stage].arrive(), ring.next(); };  // every lane, for the dS that it has read
     const auto pass_over = [&](int tiles) {
       for (; tiles > 0; --tiles) {
         s.full[ring.stage].wait(ring.parity);
@@ -178,7 +174,7 @@ __global__ void __launch_bounds__(384, 1) attention_bwd_wide_dq_of_kept_sm90(con
   extern __shared__ __align__(1024) char memory[];
   auto& s = *reinterpret_cast<ProductShared<C>*>(memory);
   if (threadIdx.x == 0) {
-    for (int i = 0; i < C::product_stages; ++i) s.full[i].init(1), s.empty[i].init(8);
+    for (int i = 0; i < C::product_stages; ++i) s.full[i].init(1), s.empty[i].init(256);
     s.next.init(8);
     barriers_ready();
   }
