@@ -1,5 +1,7 @@
 #include "dist/comm.h"
 
+#include <fmt/format.h>
+
 #include "base/error.h"
 #include "memory/block.h"
 

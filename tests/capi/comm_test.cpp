@@ -1,6 +1,7 @@
 // The ranks' door: processes that a test started join through the C interface.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
