@@ -119,6 +119,25 @@ TEST(Decoder, WindowsAreKeptByTheLayersThatHaveThem) {
   EXPECT_EQ(windows("gpt-oss-20b").substr(0, 4), "sfsf");
 }
 
+TEST(Decoder, ChunksOfLlama4AreAsItsFileSays) {
+  const std::string file = R"({"model_type":"llama4_text","vocab_size":100,"hidden_size":64,"intermediate_size":64,"num_hidden_layers":4,
+    "num_attention_heads":4,"num_key_value_heads":2,"num_local_experts":2)";
+  const auto windows = [&](const std::string& more) {
+    std::vector<std::int64_t> all;
+    for (const DecoderLayer& l : model_from_json(file + more + "}", "m").layers) all.push_back(l.attention.window);
+    return all;
+  };
+  using All = std::vector<std::int64_t>;
+  EXPECT_EQ(windows(""), (All{8192, 8192, 8192, 0}));
+  EXPECT_EQ(windows(R"(,"attention_chunk_size":512,"no_rope_layers":[])"), (All{512, 512, 512, 0}));
+  EXPECT_EQ(windows(R"(,"no_rope_layers":[0,1,1,0])"), (All{0, 8192, 8192, 0}));
+  EXPECT_EQ(windows(R"(,"no_rope_layer_interval":2)"), (All{8192, 0, 8192, 0}));
+  EXPECT_EQ(windows(R"(,"attention_chunk_size":null)"), (All{0, 0, 0, 0}));
+  EXPECT_EQ(windows(R"(,"layer_types":["full_attention","chunked_attention","full_attention","chunked_attention"])"),
+            (All{0, 8192, 0, 8192}));
+  EXPECT_THROW(windows(R"(,"no_rope_layers":[1,1])"), Error);
+}
+
 TEST(Decoder, TheCacheKnowsGroupsLatentsAndWindows) {
   const DType bf16 = DType::bf16;
   const auto cache = [&](const char* name, std::int64_t len) { return cache_bytes(model_published(name), 1, len, bf16); };
@@ -126,6 +145,8 @@ TEST(Decoder, TheCacheKnowsGroupsLatentsAndWindows) {
   EXPECT_EQ(cache("Llama-2-7b", 1), 32 * 2 * 4096 * 2) << "512 KiB a token";
   EXPECT_EQ(cache("DeepSeek-V3", 1000), 61 * 576 * 2 * 1000) << "a latent of 512 and 64 rotary";
   EXPECT_EQ(cache("gemma-2-2b", 100000), std::int64_t(13) * (4096 + 100000) * 2 * 4 * 256 * 2);
+  EXPECT_EQ(cache("Llama-4-Scout", 100000), std::int64_t(36 * 8192 + 12 * 100000) * 2 * 8 * 128 * 2) << "chunks in three layers of four";
+  EXPECT_EQ(cache("Llama-4-Scout", 8000), std::int64_t(48) * 8000 * 2 * 8 * 128 * 2);
   for (const char* name : {"Llama-3.1-8B", "DeepSeek-V2-Lite", "gpt-oss-20b"}) {  // the dry run holds exactly that
     const Decoder d = model_published(name);
     const Device device;

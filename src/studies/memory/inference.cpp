@@ -137,7 +137,8 @@ void say_what_is_counted(const ModelMemory& m, const Room& room, Record& r) {
                          "all-reduces a layer.",
                          m.ranks.count)}});
   r.add(Part{Note{
-      "A layer with a sliding window caches no more than that. Prefill reads one prompt after another, beside the caches of all "
+      "A layer with a sliding window, or with attention in chunks, caches no more than that. Prefill reads one prompt after another, "
+      "beside the caches of all "
       "sequences; decode makes one token for each sequence against the whole cache. Times are lower bounds, tokens per second "
       "an upper one: every op at its ceiling, nothing between them. Memory is read at its datasheet's rate, or 1.15 times as fast as a "
       "copy was measured."}});
