@@ -244,6 +244,19 @@ TEST_F(ModelProgram, LearnedPositionsEndALength) {
     refused(command + model + " --len 1025", 2, "len is 1025, and model gpt2 has 1024 learned positions");
 }
 
+// Latents are not divided by heads: a server gives each GPU other sequences.
+TEST_F(ModelProgram, LatentsAreDividedBySequences) {
+  const std::string asked =
+      "memory model --phase inference --model deepseek-v3 --gpus 8 --device h200 --batch 128 --len 16384 --chunk 2048 ";
+  const Json heads = answer(asked, 3), sequences = answer(asked + "--attention-by sequences");
+  EXPECT_EQ(heads["rows"][0]["cache_bytes"].get<std::int64_t>(), 8 * sequences["rows"][0]["cache_bytes"].get<std::int64_t>());
+  EXPECT_EQ(sequences["rows"][0]["attention_by"], "sequences");
+  EXPECT_NE(heads["answer"].get<std::string>().find("Least that would fit: --attention-by sequences: "), std::string::npos)
+      << heads["answer"];
+  EXPECT_NE(heads["answer"].get<std::string>().find("(--gpus 8 --attention-by sequences)"), std::string::npos) << heads["answer"];
+  EXPECT_GT(sequences["rows"][0]["tokens_per_s_at_most"], heads["rows"][0]["tokens_per_s_at_most"]);
+}
+
 // Where nothing is said: bf16 and flash attention on a GPU, FP32 on a CPU; the machine is the same for our step and for PyTorch's.
 TEST_F(ModelProgram, WhatIsNotSaidIsUsual) {
   const auto row = [&](const std::string& more) { return answer("memory model --len 32 " + more + small_model)["rows"][0]; };

@@ -193,5 +193,28 @@ TEST(Serving, GpusShareHeadsColumnsAndWords) {
   EXPECT_EQ(part.first().ffn.experts, mixture.first().ffn.experts);
 }
 
+// DeepSeek's latents are no heads': by heads every GPU has all of them. By sequences a GPU has its own sequences', and attention's weights whole.
+TEST(Serving, BySequencesAGpuHoldsItsOwnLatents) {
+  const Decoder whole = published("DeepSeek-V3");
+  const Generation g{.batch = 128, .len = 4096, .gpus = 8}, apart{.batch = 128, .len = 4096, .gpus = 8, .by = AttentionBy::sequences};
+  const Decoder by_heads = share_of(whole, 8, KeyHeads::repeated), by_sequences = share_of(whole, 8, KeyHeads::whole);
+  const Held heads = held(by_heads, g), own = held(by_sequences, apart);
+  EXPECT_EQ(heads.cache, std::uint64_t(128) * 4096 * 61 * 576 * 2);
+  EXPECT_EQ(own.cache, heads.cache / 8);
+  std::int64_t attention = 0;  // numbers of the products that heads divide: q up, k and v up, out
+  for (const DecoderLayer& l : whole.layers) {
+    const SelfAttention& a = l.attention;
+    attention += a.heads * (a.q_rank * a.head_dim + a.kv_rank * (a.head_dim - a.rope_dim + a.value_dim) + a.value_dim * whole.width);
+  }
+  EXPECT_EQ(own.weights - heads.weights, std::uint64_t(attention * 7 / 8 * 2));
+  EXPECT_LT(own.attention.bytes, heads.attention.bytes / 3) << "a GPU reads an eighth of the latents, for all heads";
+  EXPECT_NEAR(own.attention.flops / heads.attention.flops, 1, 1e-9) << "an eighth of the sequences, eight times as many heads";
+  EXPECT_EQ(held(by_sequences, {.batch = 129, .len = 4096, .gpus = 8, .by = AttentionBy::sequences}).cache / 17, own.cache / 16)
+      << "one GPU has one more";
+  EXPECT_NEAR(own.link_bytes / heads.link_bytes, 0.5, 1e-9) << "gathered and added up once a layer, not added up everywhere twice";
+  EXPECT_TRUE(why_no_shares(whole, 256, KeyHeads::repeated).find("query heads") != std::string::npos);
+  EXPECT_EQ(why_no_shares(whole, 256, KeyHeads::whole), "");
+}
+
 }  // namespace
 }  // namespace headroom::engine

@@ -19,6 +19,10 @@ enum class WeightsAs : std::uint8_t {
   mxfp4  // 32 numbers share a scale of 8 bits
 };
 
+// What each of several GPUs attends for: some heads of all sequences (tensor parallelism), or all heads of sequences of its own (attention in data
+// parallel). Keys that heads do not divide, as latents, are then on one GPU and not on every one.
+enum class AttentionBy : std::uint8_t { heads, sequences };
+
 // Which weights are quantised: the matrices of the blocks but for routers, or, as gpt-oss has it, experts' alone. Embedding, head, norms and
 // biases stay in the precision.
 struct WeightFormat {
@@ -38,4 +42,6 @@ namespace headroom {
 template <>
 inline constexpr auto names_of<engine::WeightsAs> = names<engine::WeightsAs>("checkpoint", "precision", "fp8", "int8", "int4", "nf4",
                                                                              "mxfp4");
-}
+template <>
+inline constexpr auto names_of<engine::AttentionBy> = names<engine::AttentionBy>("heads", "sequences");
+}  // namespace headroom

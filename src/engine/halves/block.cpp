@@ -57,6 +57,26 @@ void DecoderBlock::forward(const Tensor& x, const ParamStore::Lease& w, const Bl
   add_up(ctx);
 }
 
+void DecoderBlock::forward_apart(const Tensor& x, const ParamStore::Lease& w, const FeedForwardHalf& of_all, std::int64_t rows_of_all,
+                                 int ranks, Context& ctx) const {
+  check(ctx.dry() && !at.decoder.one_norm, Code::unsupported,
+        "block: a rank that attends for sequences of its own is counted, and not where one norm serves both halves");
+  auto scope = ctx.arena.scope();
+  const Tensor h = make("h", ctx);
+  {
+    auto half = ctx.arena.scope();
+    attention.forward(x, w, attention.complete({}, Pass::forward, ctx), {}, h, ctx);
+  }
+  const Tensor gathered = ctx.arena.make({"h.gathered", at.layer}, at.stored(), {rows_of_all, at.decoder.width});
+  const double sent = double(gathered.bytes()) * double(ranks - 1) / ranks;
+  { const auto op = ctx.note({"all_gather", at.layer}, at.products.formats.stored, {0, 0, sent}); }
+  {
+    auto half = ctx.arena.scope();
+    of_all.forward(gathered, w, of_all.complete({}, Pass::forward, ctx), {}, gathered, ctx);
+  }
+  const auto op = ctx.note({"reduce_scatter", at.layer}, at.products.formats.stored, {0, 0, sent});
+}
+
 void DecoderBlock::backward(const Tensor& x, const ParamStore::Lease& w, const BlockSaved& kept, const Tensor& d, Gradient into_dw,
                             Context& ctx) const {
   auto scope = ctx.arena.scope();

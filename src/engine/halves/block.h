@@ -54,6 +54,9 @@ struct DecoderBlock {
   BlockSaved make_kept(Keep, Context&) const;
   void forward(const Tensor& x, const ParamStore::Lease&, const BlockSaved& kept, const Tensor& y, Context&) const;
   void backward(const Tensor& x, const ParamStore::Lease&, const BlockSaved& kept, const Tensor& d, Gradient into_dw, Context&) const;
+  // Attention for rows of its own; the feed-forward half, a part of it, for the rows of so many ranks, gathered before it and added up after it. Dry.
+  void forward_apart(const Tensor& x, const ParamStore::Lease&, const FeedForwardHalf& of_all, std::int64_t rows_of_all, int ranks,
+                     Context&) const;
 
  private:
   Tensor make(const char* name, Context&) const;

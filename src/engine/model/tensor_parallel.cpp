@@ -11,11 +11,12 @@ namespace headroom::engine {
 
 std::string why_no_shares(const Decoder& whole, int gpus, KeyHeads key_heads) {
   for (const auto& [a, f] : whole.layers) {
+    const bool whole_heads = key_heads == KeyHeads::whole;
     const std::pair<const char*, std::int64_t> divided[] = {
-        {"query heads", a.heads}, {"feed-forward columns", f.width}, {"the shared expert's columns", f.shared_width}};
+        {"query heads", whole_heads ? 0 : a.heads}, {"feed-forward columns", f.width}, {"the shared expert's columns", f.shared_width}};
     for (const auto& [what, n] : divided)
       if (n % gpus != 0) return fmt::format("{} of this model, {}, do not divide by {} for tensor parallelism", what, n, gpus);
-    if (a.latent() || a.kv_heads % gpus == 0) continue;
+    if (whole_heads || a.latent() || a.kv_heads % gpus == 0) continue;
     if (key_heads == KeyHeads::divided)
       return fmt::format("key heads of this model, {}, do not divide by {}: gradients of a head on several GPUs would have to be added up",
                          a.kv_heads, gpus);
@@ -35,8 +36,10 @@ Decoder share_of(const Decoder& whole, int gpus, KeyHeads key_heads) {
                                                 those.empty() ? "it has no other number either" : "--gpus " + joined(those, ", ") + " do"));
   }
   for (auto& [a, f] : d.layers) {
-    a.heads /= gpus;
-    a.kv_heads = a.latent() ? a.heads : std::max<std::int64_t>(1, a.kv_heads / gpus);
+    if (key_heads != KeyHeads::whole) {
+      a.heads /= gpus;
+      a.kv_heads = a.latent() ? a.heads : std::max<std::int64_t>(1, a.kv_heads / gpus);
+    }
     f.width /= gpus, f.shared_width /= gpus;
   }
   d.vocab = ceil_div(d.vocab, std::int64_t(gpus));

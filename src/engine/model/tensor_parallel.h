@@ -7,7 +7,8 @@
 namespace headroom::engine {
 
 // How key heads are shared out. A server may hold a key head on every GPU whose query heads read it; training would have to add up its gradients.
-enum class KeyHeads : std::uint8_t { divided, repeated };
+// Whole: every GPU has all heads, for sequences of its own.
+enum class KeyHeads : std::uint8_t { divided, repeated, whole };
 
 std::string why_no_shares(const Decoder&, int gpus, KeyHeads);  // empty: everything divides
 

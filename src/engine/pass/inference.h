@@ -21,6 +21,9 @@ struct Generation {
   std::int64_t page = 1;         // positions: a sequence's cache takes whole pages
   std::int64_t chunk = 0;        // tokens that prefill reads at once; 0: the prompt
   int gpus = 1;                  // the decoder is one rank's share of so many (share_of); their sums after each half are noted
+  AttentionBy by = AttentionBy::heads;
+
+  std::int64_t sequences() const { return by == AttentionBy::sequences ? (batch + gpus - 1) / gpus : batch; }  // that this rank attends for
 };
 std::int64_t cached_positions(const SelfAttention&, const Generation&);  // positions of one sequence
 void run_inference(const Decoder&, const Generation&, Inference, Context&);

@@ -23,7 +23,15 @@ namespace {
 
 using engine::Inference;
 
-engine::Decoder share_of(const ModelMemory& m) { return engine::share_of(m.model, m.ranks.count, engine::KeyHeads::repeated); }
+bool by_sequences(const ModelMemory& m) { return m.ranks.count > 1 && m.serving.attention_by == engine::AttentionBy::sequences; }
+engine::KeyHeads key_heads_of(const ModelMemory& m) {
+  return m.serving.attention_by == engine::AttentionBy::sequences ? engine::KeyHeads::whole : engine::KeyHeads::repeated;
+}
+engine::Decoder share_of(const ModelMemory& m) { return engine::share_of(m.model, m.ranks.count, key_heads_of(m)); }
+
+bool has_latents(const engine::Decoder& d) {
+  return std::ranges::any_of(d.layers, [](const auto& l) { return l.attention.latent(); });
+}
 
 engine::WeightFormat format_of(const ModelMemory& m, const engine::Decoder& d) {
   const auto known = engine::weight_format(d, m.serving.weights);
@@ -36,6 +44,7 @@ engine::Generation generation_of(const ModelMemory& m, const engine::Decoder& d,
   g.weights = format_of(m, d);
   if (m.serving.cache == CacheAs::fp8) g.cache = DType::e4m3;
   g.page = m.serving.page, g.gpus = m.ranks.count;
+  if (by_sequences(m)) g.by = m.serving.attention_by;
   return g;
 }
 
@@ -77,6 +86,7 @@ InferenceRow row_of(const ModelMemory& m, const Room& room, std::int64_t batch, 
   InferenceRow r{.model = m.model.name, .batch = batch, .len = len, .precision = precision};
   r.weights = format_of(m, m.model).as;
   r.cache = m.serving.cache, r.page = m.serving.page, r.chunk = m.serving.chunk, r.gpus = m.ranks.count;
+  r.attention_by = m.serving.attention_by;
   r.params = engine::param_count(m.model);
   r.active_params = engine::active_param_count(m.model);
   r.weight_bytes = b.weight_bytes;
@@ -132,10 +142,15 @@ void say_what_is_counted(const ModelMemory& m, const Room& room, Record& r) {
     r.add(Part{Note{fmt::format("This library's kernels do not run on {}: what attention takes beside its tensors is counted as on sm_{}.",
                                 m.device.name, oldest_sm)}});
   if (m.ranks.count > 1)
+    r.add(Part{Note{fmt::format("Bytes are of one of {} GPUs: {}.", m.ranks.count,
+                                by_sequences(m)
+                                    ? "all heads for sequences of its own; feed-forward columns and vocabulary divided, tokens gathered "
+                                      "before a feed-forward layer and added up after it"
+                                    : "heads, feed-forward columns and vocabulary divided, two all-reduces a layer")}});
+  if (m.ranks.count > 1 && !by_sequences(m) && has_latents(d))
     r.add(Part{
-        Note{fmt::format("Bytes are of one of {} GPUs under tensor parallelism: heads, feed-forward columns and vocabulary divided, two "
-                         "all-reduces a layer.",
-                         m.ranks.count)}});
+        Note{"Every GPU holds the latents of all sequences. With --attention-by sequences each has other sequences, as servers do that run "
+             "such attention in data parallel."}});
   r.add(Part{Note{
       "A layer with a sliding window, or with attention in chunks, caches no more than that. Prefill reads one prompt after another, "
       "beside the caches of all "
@@ -144,7 +159,7 @@ void say_what_is_counted(const ModelMemory& m, const Room& room, Record& r) {
       "copy was measured."}});
   if (d.has_experts())
     r.add(Part{Note{"Every token chooses its experts evenly and by itself: the weights of those that some token chose are read."}});
-  if (std::ranges::any_of(d.layers, [](const auto& l) { return l.attention.latent(); }))
+  if (has_latents(d))
     r.add(Part{
         Note{"Latent attention decodes with absorbed projections, against the latents themselves; prefill writes out keys and values of "
              "all heads."}});
@@ -161,7 +176,13 @@ std::vector<Lever<ModelMemory>> levers_of_serving() {
       return whole;
     };
   };
-  return {{"--chunk 2048", [](ModelMemory& m) { return m.serving.chunk == 0 && (m.serving.chunk = 2048, true); }},
+  const auto sequences = [](ModelMemory& m) {
+    const bool other = m.ranks.count > 1 && !by_sequences(m) && has_latents(m.model);
+    if (other) m.serving.attention_by = engine::AttentionBy::sequences;
+    return other;
+  };
+  return {{"--attention-by sequences", sequences},
+          {"--chunk 2048", [](ModelMemory& m) { return m.serving.chunk == 0 && (m.serving.chunk = 2048, true); }},
           {"--cache fp8", [](ModelMemory& m) { return m.serving.cache == CacheAs::precision && (m.serving.cache = CacheAs::fp8, true); }},
           {"--weights fp8", weights(WeightsAs::fp8)},
           {"--weights int4", weights(WeightsAs::int4)}};
@@ -184,37 +205,46 @@ struct GpusThatServe {
 GpusThatServe gpus_that_serve(const ModelMemory& m, std::int64_t batch, std::int64_t len, Precision p) {
   struct Group {
     int gpus;
+    engine::AttentionBy by;
     Room room;
     std::uint64_t peak;      // one sequence's
     std::int64_t batch = 0;  // the most sequences, up to those that were asked
   };
   std::vector<Group> groups;  // those that the model divides among
-  const auto peak_of = [&](int gpus, std::int64_t sequences) {
+  const auto shared_by = [&](int gpus, engine::AttentionBy by) {
     ModelMemory shared = m;
-    shared.ranks.count = gpus;
-    return peak_of_serving(shared, sequences, len, p);
+    shared.ranks.count = gpus, shared.serving.attention_by = by;
+    return shared;
   };
+  std::vector<engine::AttentionBy> ways{m.serving.attention_by};
+  if (has_latents(m.model) && ways[0] == engine::AttentionBy::heads) ways.push_back(engine::AttentionBy::sequences);
   const Group* best = nullptr;
   const auto copies = [&](const Group& g) { return (batch + g.batch - 1) / g.batch; };
   const auto total = [&](const Group& g) { return g.gpus * copies(g); };
-  groups.reserve(1024);
+  groups.reserve(2 * 1024);
   for (int gpus = 1; gpus <= (best ? std::min<std::int64_t>(1024, total(*best)) : 1024); ++gpus) {
-    if (!engine::why_no_shares(m.model, gpus, engine::KeyHeads::repeated).empty()) continue;
-    const auto one = peak_of(gpus, 1);
-    if (!one) continue;
-    groups.push_back({gpus, room_of(m.device, m.memory_bytes, gpus, RunBy::pytorch), *one});
-    Group& g = groups.back();
-    if (!g.room.holds(g.peak)) continue;
-    g.batch = largest(batch, [&](std::int64_t sequences) {
-      const auto peak = peak_of(gpus, sequences);
-      return peak && g.room.holds(*peak);
-    });
-    if (!best || total(g) < total(*best) || (total(g) == total(*best) && copies(g) == 1)) best = &g;
+    for (const engine::AttentionBy by : ways) {
+      const ModelMemory shared = shared_by(gpus, by);
+      if (!engine::why_no_shares(m.model, gpus, key_heads_of(shared)).empty()) continue;
+      const auto one = peak_of_serving(shared, 1, len, p);
+      if (!one) continue;
+      groups.push_back({gpus, by, room_of(m.device, m.memory_bytes, gpus, RunBy::pytorch), *one});
+      Group& g = groups.back();
+      if (!g.room.holds(g.peak)) continue;
+      g.batch = largest(batch, [&](std::int64_t sequences) {
+        const auto peak = peak_of_serving(shared, sequences, len, p);
+        return peak && g.room.holds(*peak);
+      });
+      if (!best || total(g) < total(*best) || (total(g) == total(*best) && copies(g) == 1 && copies(*best) > 1)) best = &g;
+    }
   }
-  if (best && copies(*best) == 1) return {fmt::format("{} such GPUs (--gpus {})", best->gpus, best->gpus), ""};
+  const auto options = [&](const Group& g) {
+    return fmt::format("--gpus {}{}", g.gpus, g.by == m.serving.attention_by ? "" : " --attention-by sequences");
+  };
+  if (best && copies(*best) == 1) return {fmt::format("{} such GPUs ({})", best->gpus, options(*best)), ""};
   if (best)
     return {fmt::format("{} such GPUs: {} replicas{} with at most {} each", total(*best), copies(*best),
-                        best->gpus > 1 ? fmt::format(" of --gpus {}", best->gpus) : "", counted(std::uint64_t(best->batch), "sequence")),
+                        best->gpus > 1 ? fmt::format(" of {}", options(*best)) : "", counted(std::uint64_t(best->batch), "sequence")),
             ""};
   if (groups.empty()) return {};
   const Group& least = *std::ranges::min_element(groups, {}, [](const Group& g) { return g.room.needed_bytes(g.peak); });
@@ -291,13 +321,13 @@ InferenceBytes inference_bytes(const ModelMemory& m, std::int64_t batch, std::in
   const Device like = counted_on(m.device);
   engine::check_tokens(d, len);
   InferenceBytes b;
-  const auto walked = [&](Inference how, std::int64_t chunk, Ledger& ledger, double* ms) {  // the peak
+  const auto walked = [&](Inference how, std::int64_t sequences, std::int64_t chunk, Ledger& ledger, double* ms) {  // the peak
     Arena arena(&ledger);
     Walk walk;
     Context ctx{arena, like};
     ctx.dry_workers = m.workers;
     ctx.walk = &walk;
-    engine::Generation g = generation_of(m, m.model, how == Inference::prefill ? 1 : batch, len, precision);
+    engine::Generation g = generation_of(m, m.model, sequences, len, precision);
     g.chunk = chunk;
     engine::run_inference(d, g, how, ctx);
     if (ms) *ms = ms_at_ceilings(walk, m, precision);
@@ -311,15 +341,16 @@ InferenceBytes inference_bytes(const ModelMemory& m, std::int64_t batch, std::in
   };
   const auto is_cache = [](const Entry& e) { return std::string_view(e.name.text) == "cache"; };
   Ledger decode, prefill, whole_prompt;
-  b.decode_peak_bytes = walked(Inference::decode, 0, decode, &b.decode_ms_at_least);
+  b.decode_peak_bytes = walked(Inference::decode, batch, 0, decode, &b.decode_ms_at_least);
   b.weight_bytes = bytes_of(decode, [](const Entry& e) { return e.phase == Phase::parameter; });
   b.cache_bytes = bytes_of(decode, is_cache);
   // Prompts one by one, beside the caches of all. In chunks the work is no less.
-  const bool chunks = m.serving.chunk > 0 && m.serving.chunk < len;
-  const std::uint64_t peak = walked(Inference::prefill, m.serving.chunk, prefill, chunks ? nullptr : &b.prefill_ms_at_least);
+  const std::int64_t at_once = by_sequences(m) ? std::min<std::int64_t>(batch, m.ranks.count) : 1;  // GPUs attend for prompts side by side
+  const bool timed = at_once == 1 && (m.serving.chunk == 0 || m.serving.chunk >= len);
+  const std::uint64_t peak = walked(Inference::prefill, 1, m.serving.chunk, prefill, timed ? &b.prefill_ms_at_least : nullptr);
   b.prefill_peak_bytes = peak - bytes_of(prefill, is_cache) + b.cache_bytes;
-  if (chunks) (void)walked(Inference::prefill, 0, whole_prompt, &b.prefill_ms_at_least);
-  b.prefill_ms_at_least *= double(batch);
+  if (!timed) (void)walked(Inference::prefill, at_once, 0, whole_prompt, &b.prefill_ms_at_least);
+  b.prefill_ms_at_least *= double(batch) / double(at_once);
   return b;
 }
 

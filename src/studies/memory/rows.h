@@ -396,6 +396,7 @@ struct InferenceRow {
   engine::WeightsAs weights{};
   CacheAs cache{};
   std::int64_t page = 1, chunk = 0, gpus = 1;
+  engine::AttentionBy attention_by{};
   std::int64_t params = 0, active_params = 0;
   std::uint64_t weight_bytes = 0, cache_bytes = 0, cache_bytes_of_token = 0, prefill_peak_bytes = 0, decode_peak_bytes = 0,
                 needed_bytes = 0;
@@ -413,6 +414,7 @@ void describe(Of<InferenceRow> auto& r, auto&& f) {
   f(r.page, {.name = "page", .show = Show::detail});
   f(r.chunk, {.name = "chunk", .show = Show::detail});
   f(r.gpus, {.name = "gpus", .show = Show::detail});
+  f(r.attention_by, {.name = "attention_by", .show = Show::detail});
   f(r.params, {.name = "params", .role = noted, .show = Show::detail});
   f(r.active_params, {.name = "active_params", .role = noted, .show = Show::detail});
   f(r.weight_bytes, {.name = "weight_bytes", .role = measured, .unit = Unit::bytes});

@@ -13,6 +13,7 @@ struct ServingChoices {
   engine::WeightsAs weights = engine::WeightsAs::checkpoint;
   CacheAs cache = CacheAs::precision;
   std::int64_t page = 1, chunk = 0;
+  engine::AttentionBy attention_by = engine::AttentionBy::heads;
 };
 void describe(Of<ServingChoices> auto& s, auto&& f) {
   f(s.weights, {.name = "weights", .about = "Inference: how weights are held [as the checkpoint has them, else in the precision]"});
@@ -20,6 +21,9 @@ void describe(Of<ServingChoices> auto& s, auto&& f) {
   f(s.page,
     {.name = "page", .about = "Inference: positions of a page of the cache; a sequence takes whole pages", .allowed = {1, 1 << 16}});
   f(s.chunk, {.name = "chunk", .about = "Inference: tokens of a prompt that prefill reads at once; 0: all", .allowed = {0, 1 << 30}});
+  f(s.attention_by,
+    {.name = "attention_by",
+     .about = "Inference on several GPUs: each attends for some heads of all sequences, or for sequences of its own, with all heads"});
 }
 
 }  // namespace headroom::studies
