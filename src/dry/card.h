@@ -13,9 +13,10 @@ struct Card {
   std::uint64_t memory_bytes = 150109880320;  // cudaMemGetInfo's total
   std::uint64_t context_bytes = 0;            // the part that each process's context takes
   std::uint64_t others_bytes = 0;             // the part that other programs hold
-  std::uint64_t unlimited = 0;                // 1: it is never full, though it says how large it is
-  std::uint64_t sm = 90, units = 132;         // sm: 90 for 9.0
-  std::uint64_t shared_bytes = 232448;        // most shared memory of a block
+  // 1: it is never full, though it says how large it is. n: once PyTorch has raised n - 1 errors for want of memory, which the program caught.
+  std::uint64_t unlimited = 0;
+  std::uint64_t sm = 90, units = 132;   // sm: 90 for 9.0
+  std::uint64_t shared_bytes = 232448;  // most shared memory of a block
   std::uint64_t l2_bytes = 62914560;
   // Paces the clocks: only the order of events matters here; the reader of the record computes times.
   double bytes_per_s = 4.1e12, half_flops = 6.7e14, single_flops = 5.1e13, link_bytes_per_s = 3e11, launch_s = 2e-6;

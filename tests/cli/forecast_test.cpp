@@ -74,6 +74,14 @@ TEST_F(Forecast, TheLimitIsTheOneThatWasAsked) {
   EXPECT_EQ(small["peak_allocated_bytes"], large["peak_allocated_bytes"]);
 }
 
+TEST_F(Forecast, AProgramThatHalvesItsBatchAndStillFailsNeedsItsLastBatch) {
+  const Json j = json("--device h100 --memory 3", "batch=64 catch least=16", 3);
+  EXPECT_EQ(j["status"], "oom");
+  EXPECT_EQ(j["peak_allocated_bytes"], 64 * mib + 16 * 256 * mib);
+  const Json once = json("--device h100 --memory 3", "batch=64", 3);
+  EXPECT_EQ(once["peak_allocated_bytes"], 64 * mib + 64 * 256 * mib);
+}
+
 TEST_F(Forecast, AProgramThatHalvesItsBatchWorksAsOnACard) {
   const Json j = json("--device rtx4090", "batch=128 catch", 0);
   EXPECT_EQ(j["fits"], true);

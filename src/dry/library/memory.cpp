@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <map>
 #include <mutex>
@@ -115,7 +116,12 @@ void host_changed(Memory& m, const void* p, std::int64_t bytes, Sort sort, const
   record.add(Host{number(p), bytes, now, sort == Sort::managed, record.name(function)});
 }
 
+std::atomic<std::uint64_t> errors{0};  // that PyTorch raised
+bool unlimited() { return card().unlimited > 0 && errors + 1 >= card().unlimited; }
+
 }  // namespace
+
+void raised() { ++errors; }
 
 void* take(std::size_t bytes, const char* function) {
   Memory& m = memory();
@@ -124,7 +130,7 @@ void* take(std::size_t bytes, const char* function) {
   const std::unique_lock lock(m.mutex);
   Addresses& addresses = m.devices[std::size_t(d)].addresses;
   const std::uint64_t before = addresses.used();
-  if (!card().unlimited && used_with_lock(m, d) + bytes > card().memory_bytes) {
+  if (!unlimited() && used_with_lock(m, d) + bytes > card().memory_bytes) {
     note(Said::full, function, bytes);
     return nullptr;
   }

@@ -7,6 +7,7 @@ namespace headroom::dry {
 
 // Memory of the calling thread's device. `function` is named in the record. Null: the card is full.
 void* take(std::size_t bytes, const char* function);
+void raised();                             // PyTorch has raised an error for want of memory (Card::unlimited)
 bool give(void* p, const char* function);  // false: it is not ours
 void* reserve(std::size_t bytes);          // addresses alone, each handed out once
 void context_made();                       // this process has a context on its device, whether or not it takes memory there

@@ -87,6 +87,7 @@ void headroom_dry_hear_out_of_memory(std::int64_t bytes, std::size_t allocated, 
   static auto* const on = next<decltype(headroom_dry_hear_out_of_memory)>(OUT_OF_MEMORY_NAME);
   if ((where & 0xff) == kind_cuda) {
     Recorder& record = Recorder::get();
+    raised();
     record.add(Note{Said::out_of_memory, record.name("PyTorch"), 1, std::uint64_t(bytes), std::uint32_t(where >> 8), 0, here()});
   }
   if (on) on(bytes, allocated, reserved, where);

@@ -67,6 +67,7 @@ struct ProcessStory {
   std::vector<OnlyAcceptedRow> functions;
   std::vector<std::string> static_runtimes;  // files that bring a runtime of their own
   std::vector<SaidRow> said;                 // the observer's remarks
+  int raised = 0;                            // errors for want of memory; all but the last were caught
   std::string loop;                          // a line that has read values that only a card knows again and again since the last step
   std::int64_t loop_reads = 0;               // how often
   std::string end;                           // why the observer ended the program; empty: it did not

@@ -119,6 +119,17 @@ std::pair<std::uint64_t, std::uint64_t> allocated_range(const ProgramAccount& a)
                   : std::pair(a.peak_allocated_bytes, a.peak_allocated_bytes);
 }
 
+// The number for a run without a limit from the error on that ended a run: a program that halves its batch and still fails needs what its last batch does.
+// A fraction of its own does not hold without a limit, so its errors do not come again.
+std::uint64_t unlimited_from(const DryRun& ended) {
+  int errors = 1;
+  for (const ProcessStory& p : ended.processes) {
+    if (std::ranges::any_of(p.cards, [](const ProgramAccount& a) { return a.fraction.has_value(); })) return 1;
+    errors = std::max(errors, p.raised);
+  }
+  return std::uint64_t(errors);
+}
+
 // Sizes follow from which experts tokens go to. The run sent each token to any of them; the interval has room for two others: as many tokens to
 // each, and all to the same (the other experts then have no gradient).
 void add_routing(Told& t, const DryRunAsked& as_it_ran, const Host& host) {
@@ -134,7 +145,7 @@ void add_routing(Told& t, const DryRunAsked& as_it_ran, const Host& host) {
     asked.output = [](std::string_view) {};
     DryRun run = run_dry(asked);
     if (!run.ended_well() && !run.ended.asked && run.ran_out() && asked.dry.card.unlimited == 0) {
-      asked.dry.card.unlimited = 1;
+      asked.dry.card.unlimited = unlimited_from(run);
       run = run_dry(asked);
     }
     if (t.stop(run.ended.asked, "the runs with other experts") || !run.ended_well() || !run.any_bytes()) {
@@ -171,7 +182,7 @@ DryRun with_unlimited_memory(DryRunAsked& asked, DryRun first, const Host& host,
   constexpr const char* what = "the run with unlimited memory that says how much it needs";
   t.at_least = true;
   if (t.stop(host.stop(), what)) return first;
-  asked.dry.card.unlimited = 1;
+  asked.dry.card.unlimited = unlimited_from(first);
   asked.output = [](std::string_view) {};
   DryRun whole = run_dry(asked);
   t.stop(whole.ended.asked, what);

@@ -90,6 +90,7 @@ void Reading::operator()(const Head&, const dry::Note& n) {
     CardLog& c = cards_[n.device];
     const Lines& l = lines_(n.place.stack);
     const bool raised = n.said == Said::out_of_memory;
+    story_.raised += raised;
     if (raised || !c.ran_out) {
       const std::string phase = marked_ ? phases_[phase_said()] : "";
       c.ran_out = RanOut{n.bytes, std::int64_t(c.step_ends.size()) + 1, phase, l.line, l.own, raised};

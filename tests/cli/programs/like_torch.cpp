@@ -1,6 +1,6 @@
 // A program that uses a card as PyTorch does, with only the public functions that PyTorch's allocator calls: segments by cudaMalloc, blocks
 // reported to the profiler's function. Without the library that stands in for CUDA it finds none of them and says so.
-// usage: like_torch [batch=N] [steps=N] [catch] [fails] [killed] [spins] [forks] [leaves] [idle] [without-cuda] [pins] [levers] [pool] [spare] [routed] [reads] [until-low] [ended]
+// usage: like_torch [batch=N] [steps=N] [least=N] [catch] [fails] [killed] [spins] [forks] [leaves] [idle] [without-cuda] [pins] [levers] [pool] [spare] [routed] [reads] [until-low] [ended]
 // [own-runtime] [fraction] [loops] [shares] [opened] [opened-late] [silent]
 // [settles] [evaluates] [exits] [neighbour] [tunes]
 // [spins-with=VARIABLE:WORD:FILE]   where the variable has the word: makes the file, and never ends
@@ -112,7 +112,7 @@ void give(const Segment& s, std::int64_t bytes) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::int64_t batch = 1, steps = 2;
+  std::int64_t batch = 1, steps = 2, least = 1;
   std::vector<std::string> words(argv + 1, argv + argc);
   const auto said = [&](const char* word) {
     for (const auto& w : words)
@@ -122,6 +122,7 @@ int main(int argc, char** argv) {
   for (const auto& w : words) {
     if (w.rfind("batch=", 0) == 0) batch = std::atoll(w.c_str() + 6);
     if (w.rfind("steps=", 0) == 0) steps = std::atoll(w.c_str() + 6);
+    if (w.rfind("least=", 0) == 0) least = std::atoll(w.c_str() + 6);
   }
   std::printf("this is the program's own output\n");
   std::fflush(stdout);
@@ -223,7 +224,7 @@ int main(int argc, char** argv) {
   for (std::int64_t step = 1; step <= steps; ++step) {
     mark("phase", "forward", 0);
     while (!take(saved, batch * piece)) {
-      if (!said("catch") || batch == 1) out_of_memory(batch * piece);
+      if (!said("catch") || batch <= least) out_of_memory(batch * piece);
       batch /= 2;
     }
     mark("phase", "backward", 0);
