@@ -11,9 +11,9 @@ inline constexpr std::uint64_t no_memory_holds = std::numeric_limits<std::uint64
 
 // The largest n in [0, most] with bytes_of(n) <= limit; bytes_of never falls. It is found where a line meets the limit: through the last two sizes
 // that do not fit, or through one of each. Where the bytes are no line the next guess overshoots, by more each time, and in the end the rest is
-// bisected.
+// bisected. A size near which the answer may lie is asked first, after 1.
 template <class BytesOf>
-std::int64_t largest_within(std::int64_t most, std::uint64_t limit, BytesOf bytes_of) {
+std::int64_t largest_within(std::int64_t most, std::uint64_t limit, BytesOf bytes_of, std::int64_t near_by = 4) {
   struct Size {
     std::int64_t n;
     std::uint64_t bytes;
@@ -25,8 +25,9 @@ std::int64_t largest_within(std::int64_t most, std::uint64_t limit, BytesOf byte
   bool fitted = true;
   int on_one_side = 0;
   for (int tried = 1; yes.n < most && (!no || no->n - yes.n > 1); ++tried) {
-    const std::int64_t farthest = no ? no->n - 1 : std::min(most, 8 * yes.n);
-    std::int64_t n = no ? yes.n + (no->n - yes.n) / 2 : std::min(4 * yes.n, farthest);
+    const std::int64_t next = tried == 1 ? std::max<std::int64_t>(near_by, 2) : 4 * yes.n;
+    const std::int64_t farthest = no ? no->n - 1 : std::min(most, std::max(next, 8 * yes.n));
+    std::int64_t n = no ? yes.n + (no->n - yes.n) / 2 : std::min(next, farthest);
     const bool past = larger_no && !fitted && larger_no->bytes != no_memory_holds && larger_no->bytes != no->bytes;
     const auto& other = past ? larger_no : no ? no : smaller_yes;
     const Size& one = past ? *no : yes;

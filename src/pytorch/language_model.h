@@ -206,6 +206,7 @@ struct LanguageModel {
   bool sharded() const { return gpus > 1 && shard >= engine::Sharding::gradients; }        // by FSDP2
   bool shares_update() const { return gpus > 1 && shard == engine::Sharding::optimizer; }  // each rank updates parameters of its own
   bool autocasts() const { return !sharded() && parameters == Parameters::whole; }         // where the precision is not FP32
+  bool operator==(const LanguageModel&) const = default;
 };
 
 struct LanguageModelAccount {

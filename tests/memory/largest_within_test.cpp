@@ -14,7 +14,7 @@ namespace {
 TEST(LargestWithin, IsWhatBisectionFindsAskedOfFewerSizes) {
   std::mt19937_64 random(1);
   const auto up_to = [&](std::uint64_t most) { return 1 + random() % most; };
-  std::int64_t asked = 0, bisected = 0;
+  std::int64_t asked = 0, asked_near = 0, bisected = 0;
   for (int i = 0; i < 3000; ++i) {
     const std::uint64_t fixed = up_to(10'000'000'000), each = up_to(100'000'000), step = std::uint64_t(1) << up_to(24),
                         square = up_to(10'000);
@@ -32,10 +32,16 @@ TEST(LargestWithin, IsWhatBisectionFindsAskedOfFewerSizes) {
       }
     };
     const auto counted = [&](std::int64_t n) { return ++asked, bytes_of(n); };
+    const auto counted_near = [&](std::int64_t n) { return ++asked_near, bytes_of(n); };
     const auto fits = [&](std::int64_t n) { return ++bisected, bytes_of(n) <= limit; };
-    ASSERT_EQ(largest_within(most, limit, counted), largest(most, fits)) << i;
+    const std::int64_t answer = largest(most, fits);
+    ASSERT_EQ(largest_within(most, limit, counted), answer) << i;
+    const std::int64_t near_by =
+        std::max<std::int64_t>(1, answer * std::int64_t(25 + up_to(375)) / 100);  // from a quarter of it to four times
+    ASSERT_EQ(largest_within(most, limit, counted_near, near_by), answer) << i << " from " << near_by;
   }
   EXPECT_LT(asked, bisected / 2);
+  EXPECT_LT(asked_near, asked * 4 / 5);
 }
 
 TEST(LargestWithin, KnowsNothingAndEverything) {
@@ -46,6 +52,10 @@ TEST(LargestWithin, KnowsNothingAndEverything) {
   EXPECT_EQ(largest_within(100, 1000, n_bytes), 100);
   EXPECT_EQ(largest_within((1ll << 31) - 1, 1000, [](std::int64_t) { return std::uint64_t(5); }), (1ll << 31) - 1);
   EXPECT_EQ(largest_within((1ll << 31) - 1, 1000, [](std::int64_t n) { return n > 17 ? no_memory_holds : 1000; }), 17);
+  for (const std::int64_t near_by : {0, 1, 2, 17, 99, 100, 101, 1 << 30}) {
+    EXPECT_EQ(largest_within(100, 1000, n_bytes, near_by), 100);
+    EXPECT_EQ(largest_within(1000, 100, n_bytes, near_by), 100);
+  }
 }
 
 }  // namespace

@@ -195,11 +195,13 @@ std::int64_t largest_that_fits(const ModelMemory& s, const Recipe& r, std::int64
   const std::int64_t other = r.batch * r.len / (r.*which);
   const std::int64_t unit = which == &Recipe::len && r.ranks.split_tokens ? 2 * std::int64_t(r.ranks.count) : 1;  // two stripes a rank
   const std::int64_t most = which == &Recipe::len ? engine::most_tokens(r.model) : std::numeric_limits<std::int64_t>::max();
-  return unit * largest_within(std::min((std::int64_t(1) << 31) / other / unit - 1, most / unit), room.for_peak(), [&](std::int64_t n) {
-           Recipe tried = r;
-           tried.*which = unit * engine::served_from(r, s.device, other * unit, n);
-           return std::uint64_t(engine::forecast_peak(tried, s.device, s.workers));
-         });
+  const auto peak_at = [&](std::int64_t n) {
+    Recipe tried = r;
+    tried.*which = unit * engine::served_from(r, s.device, other * unit, n);
+    return std::uint64_t(engine::forecast_peak(tried, s.device, s.workers));
+  };
+  return unit *
+         largest_within(std::min((std::int64_t(1) << 31) / other / unit - 1, most / unit), room.for_peak(), peak_at, r.*which / unit);
 }
 
 constexpr double share_of_cases = 0.2;  // share of the time: the searches take dozens of dry runs for each of them

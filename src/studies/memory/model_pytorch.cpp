@@ -26,9 +26,28 @@ namespace {
 
 using pytorch::LanguageModel;
 
+// A command asks for one step's peak several times: searches begin at it, and ways to save are compared with it.
+struct KnownPeak {
+  LanguageModel of;
+  std::uint64_t workspace = 0, peak = 0;
+};
+std::vector<KnownPeak>& known_peaks() {
+  thread_local std::vector<KnownPeak> last;
+  return last;
+}
+void remember(KnownPeak p) {
+  auto& all = known_peaks();
+  if (all.size() == 32) all.erase(all.begin());
+  all.push_back(std::move(p));
+}
+
 std::uint64_t step_peak(const LanguageModel& m, std::uint64_t workspace) {
   stop_if_interrupted();
-  return account(m, workspace).train_peak_bytes;
+  for (const KnownPeak& p : known_peaks())
+    if (p.workspace == workspace && p.of == m) return p.peak;
+  const std::uint64_t peak = account(m, workspace).train_peak_bytes;
+  remember({m, workspace, peak});
+  return peak;
 }
 
 Table edges(const std::vector<LanguageModel>& models, std::uint64_t workspace, const Room& room) {
@@ -36,11 +55,12 @@ Table edges(const std::vector<LanguageModel>& models, std::uint64_t workspace, c
   for (const LanguageModel& m : models) {
     const auto most = [&](std::int64_t LanguageModel::*which) {
       const bool positions = which == &LanguageModel::len && m.positions > 0;
-      return largest_within(positions ? m.positions : (1ll << 31) - 1, room.for_peak(), [&](std::int64_t n) {
+      const auto peak_at = [&](std::int64_t n) {
         LanguageModel tried = m;
         tried.*which = n;
         return step_peak(tried, workspace);
-      });
+      };
+      return largest_within(positions ? m.positions : (1ll << 31) - 1, room.for_peak(), peak_at, m.*which);
     };
     rows.push_back({.precision = m.precision,
                     .batch = m.batch,
@@ -371,6 +391,7 @@ Outcome memory_model_as_pytorch(const ModelMemory& asked) {
           stop_if_interrupted();
           asked.progress(0.5 * double(described.size()) / double(row_count), fmt::format("row {} of {}", described.size() + 1, row_count));
           pytorch::LanguageModelAccount a = account(m, workspace, pytorch::Detail::components);
+          remember({m, workspace, a.train_peak_bytes});
           time = step_time(m, asked.device);
           const PyTorchInterval open = interval_of(m, a.train_peak_bytes, workspace);
           why_more.insert(open.why);
