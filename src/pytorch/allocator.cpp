@@ -1,7 +1,6 @@
 #include "pytorch/allocator.h"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 namespace headroom::pytorch {
@@ -15,47 +14,73 @@ std::uint64_t segment_bytes(std::uint64_t size) {
 }
 }  // namespace
 
-Segments::CachedBlock Segments::take(std::uint64_t size) {
+std::uint32_t Segments::add(Block b) {
+  if (unused_.empty()) {
+    blocks_.push_back(b);
+    return std::uint32_t(blocks_.size() - 1);
+  }
+  const std::uint32_t block = unused_.back();
+  unused_.pop_back();
+  blocks_[block] = b;
+  return block;
+}
+
+void Segments::enter_pool(std::uint32_t block) {
+  Pool& pool = pool_of(blocks_[block]);
+  pool.insert(std::ranges::lower_bound(pool, as_free(block)), as_free(block));
+}
+
+void Segments::leave_pool(std::uint32_t block) {
+  Pool& pool = pool_of(blocks_[block]);
+  pool.erase(std::ranges::lower_bound(pool, as_free(block)));
+}
+
+Segments::Lent Segments::take(std::uint64_t size) {
   const bool small = size <= mib;
-  auto& pool = small ? free_small_ : free_large_;
-  auto found = pool.lower_bound({size, 0});
-  if (found == pool.end()) {
+  Pool& pool = small ? free_small_ : free_large_;
+  std::uint32_t taken;
+  if (const auto found = std::ranges::lower_bound(pool, FreeBlock{size, 0, 0}); found != pool.end()) {
+    taken = found->block;
+    pool.erase(found);
+  } else {
     const std::uint64_t bytes = segment_bytes(size);
-    places_[next_segment_] = {bytes, next_segment_, true, small};
-    found = pool.insert({bytes, next_segment_}).first;
+    taken = add({.at = next_segment_, .size = bytes, .small = small});
     next_segment_ += bytes;
     reserved_ += bytes;
   }
-  const std::uint64_t at = found->second;
-  pool.erase(found);
-  PieceOfSegment& place = places_.at(at);
-  place.free = false;
-  const std::uint64_t left = place.size - size;
+  const std::uint64_t left = blocks_[taken].size - size;
+  blocks_[taken].free = false;
   if (small ? left >= rounding : left > mib) {
-    places_[at + size] = {left, place.segment, true, small};
-    pool.insert({left, at + size});
-    place.size = size;
+    const Block b = blocks_[taken];
+    const std::uint32_t rest = add({.at = b.at + size, .size = left, .before = taken, .after = b.after, .small = small});
+    if (b.after != none) blocks_[b.after].before = rest;
+    blocks_[taken].after = rest;
+    blocks_[taken].size = size;
+    enter_pool(rest);
   }
-  return {at, place.size};
+  return {blocks_[taken].at, blocks_[taken].size, taken};
 }
 
-void Segments::give(CachedBlock b) {
-  auto here = places_.find(b.at);
-  auto& pool = here->second.small ? free_small_ : free_large_;
-  here->second.free = true;
-  const auto swallow = [&](std::map<std::uint64_t, PieceOfSegment>::iterator left,
-                           std::map<std::uint64_t, PieceOfSegment>::iterator right) {
-    for (const auto& i : {left, right}) pool.erase({i->second.size, i->first});
-    left->second.size += right->second.size;
-    places_.erase(right);
-    return left;
-  };
-  if (const auto after = std::next(here); after != places_.end() && after->second.free && after->second.segment == here->second.segment)
-    here = swallow(here, after);
-  if (here != places_.begin())
-    if (const auto before = std::prev(here); before->second.free && before->second.segment == here->second.segment)
-      here = swallow(before, here);
-  pool.insert({here->second.size, here->first});
+std::uint32_t Segments::joined(std::uint32_t left, std::uint32_t right) {
+  const Block b = blocks_[right];
+  blocks_[left].size += b.size;
+  blocks_[left].after = b.after;
+  if (b.after != none) blocks_[b.after].before = left;
+  unused_.push_back(right);
+  return left;
+}
+
+void Segments::give(std::uint32_t block) {
+  blocks_[block].free = true;
+  if (const auto after = blocks_[block].after; after != none && blocks_[after].free) {
+    leave_pool(after);
+    block = joined(block, after);
+  }
+  if (const auto before = blocks_[block].before; before != none && blocks_[before].free) {
+    leave_pool(before);
+    block = joined(before, block);
+  }
+  enter_pool(block);
 }
 
 Storage::~Storage() {
@@ -82,9 +107,10 @@ std::uint32_t Allocator::enter_piece(Piece piece) {
   const auto index = std::uint32_t(pieces_.size());
   piece.stream = stream_;
   if (count_ == Count::blocks && piece.taken > 0) {
-    const auto block = segments_[stream_].take(piece.taken);
-    piece.at = block.at;
-    piece.taken = block.size;
+    const auto lent = segments_[stream_].take(piece.taken);
+    piece.at = lent.at;
+    piece.block = lent.block;
+    piece.taken = lent.size;
   }
   live_ += piece.taken;
   pieces_.push_back(std::move(piece));
@@ -114,7 +140,7 @@ std::shared_ptr<Storage> Allocator::make_bytes(std::string name, std::uint64_t b
 
 void Allocator::give(std::uint32_t piece) {
   Piece& p = pieces_[piece];
-  if (count_ == Count::blocks && p.taken > 0) segments_[p.stream].give({p.at, p.taken});
+  if (count_ == Count::blocks && p.taken > 0) segments_[p.stream].give(p.block);
   live_ -= p.taken;
   p.live = false;
   events_.push_back({piece, false, live_});

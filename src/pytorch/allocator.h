@@ -1,10 +1,10 @@
 // The value of torch.cuda.memory_allocated(): every storage counts from its creation to the end of its last reference.
 // Nothing is allocated; a C++ reference here lives exactly as long as the Python or autograd reference.
 #pragma once
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,20 +27,37 @@ enum class Count : std::uint8_t {
 // the small pool, otherwise in the large one), and what is left over is split off from 512 bytes (small) or above 1 MiB (large).
 class Segments {
  public:
-  struct CachedBlock {
+  struct Lent {
     std::uint64_t at, size;
+    std::uint32_t block;
   };
-  CachedBlock take(std::uint64_t size);  // size is rounded already
-  void give(CachedBlock);
+  Lent take(std::uint64_t size);  // size is rounded already
+  void give(std::uint32_t block);
   std::uint64_t reserved() const { return reserved_; }  // bytes of all segments
 
  private:
-  struct PieceOfSegment {
-    std::uint64_t size, segment;
-    bool free, small;
+  static constexpr std::uint32_t none = ~0u;
+  struct Block {
+    std::uint64_t at = 0, size = 0;
+    std::uint32_t before = none, after = none;  // its neighbours in the segment
+    bool free = true, small = false;
   };
-  std::map<std::uint64_t, PieceOfSegment> places_;                             // by address
-  std::set<std::pair<std::uint64_t, std::uint64_t>> free_small_, free_large_;  // size, address
+  struct FreeBlock {  // the smallest first, then the lowest address
+    std::uint64_t size, at;
+    std::uint32_t block;
+    auto operator<=>(const FreeBlock&) const = default;
+  };
+  using Pool = std::vector<FreeBlock>;  // sorted: a few hundred at most, so that moving them is quicker than a tree
+  Pool& pool_of(const Block& b) { return b.small ? free_small_ : free_large_; }
+  FreeBlock as_free(std::uint32_t block) const { return {blocks_[block].size, blocks_[block].at, block}; }
+  std::uint32_t add(Block);
+  void enter_pool(std::uint32_t block);
+  void leave_pool(std::uint32_t block);
+  std::uint32_t joined(std::uint32_t left, std::uint32_t right);  // two free neighbours, which have left the pool
+
+  std::vector<Block> blocks_;
+  std::vector<std::uint32_t> unused_;  // places of blocks_ that joined others
+  Pool free_small_, free_large_;
   std::uint64_t reserved_ = 0, next_segment_ = 0;
 };
 
@@ -51,7 +68,8 @@ struct Piece {  // one storage
   std::uint64_t bytes, taken;
   Phase phase;  // when it was made
   bool live = true;
-  std::uint64_t at = 0;  // in the segments
+  std::uint64_t at = 0;     // in the segments
+  std::uint32_t block = 0;  // there
   int stream = 0;
 };
 

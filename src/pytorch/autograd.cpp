@@ -1,10 +1,8 @@
 #include "pytorch/autograd.h"
 
 #include <algorithm>
-#include <map>
+#include <cstdint>
 #include <queue>
-#include <unordered_map>
-#include <unordered_set>
 #include <utility>
 
 namespace headroom::pytorch {
@@ -57,30 +55,70 @@ void Engine::add_into(Value& old, Value more) {
     old = make("sum of gradients", old.dtype, old.shape);
 }
 
+namespace {
+
+// What a walk of the graph knows of each node, found by the node's address.
+class Walk {
+ public:
+  struct Known {
+    int awaited = 0;  // gradients that have yet to arrive
+    Value arrived;    // their sum so far
+  };
+  Walk() : places_(1 << 6, Place{nullptr, 0}) {}
+  bool add(const Node* n) {  // whether it is new
+    if (2 * known_.size() >= places_.size()) widen();
+    Place& p = place_of(n);
+    if (p.node) return false;
+    p = {n, std::uint32_t(known_.size())};
+    known_.emplace_back();
+    return true;
+  }
+  Known& operator[](const Node* n) { return known_[place_of(n).known]; }  // of one that was added
+
+ private:
+  struct Place {
+    const Node* node;
+    std::uint32_t known;
+  };
+  Place& place_of(const Node* n) {
+    const std::size_t last = places_.size() - 1;
+    std::size_t i = std::size_t((std::uint64_t(reinterpret_cast<std::uintptr_t>(n)) * 0x9E3779B97F4A7C15u) >> 32) & last;
+    while (places_[i].node && places_[i].node != n) i = (i + 1) & last;
+    return places_[i];
+  }
+  void widen() {
+    const std::vector<Place> old = std::exchange(places_, std::vector<Place>(2 * places_.size(), Place{nullptr, 0}));
+    for (const Place& p : old)
+      if (p.node) place_of(p.node) = p;
+  }
+  std::vector<Place> places_;
+  std::vector<Known> known_;
+};
+
+}  // namespace
+
 void Engine::run_backward(Value root, Value gradient) {
-  std::unordered_map<Node*, int> awaited;  // gradients that have yet to arrive
-  std::unordered_set<Node*> seen{root.node.get()};
+  Walk walk;
+  walk.add(root.node.get());
   std::vector<Node*> open{root.node.get()};
   while (!open.empty()) {
     Node* n = open.back();
     open.pop_back();
     for (const auto& s : n->sources) {
       if (!s) continue;
-      ++awaited[s.get()];
-      if (seen.insert(s.get()).second) open.push_back(s.get());
+      if (walk.add(s.get())) open.push_back(s.get());
+      ++walk[s.get()].awaited;
     }
   }
   const auto older = [](const std::shared_ptr<Node>& a, const std::shared_ptr<Node>& b) { return a->age < b->age; };
   std::priority_queue<std::shared_ptr<Node>, std::vector<std::shared_ptr<Node>>, decltype(older)> ready(older);
-  std::unordered_map<Node*, Value> arrived;
-  arrived[root.node.get()] = std::move(gradient);
+  walk[root.node.get()].arrived = std::move(gradient);
   ready.push(std::move(root.node));
   root = {};
   while (!ready.empty()) {
     const std::shared_ptr<Node> node = ready.top();
     ready.pop();
-    Value incoming = std::move(arrived[node.get()]);
-    arrived.erase(node.get());
+    Value incoming = std::exchange(walk[node.get()].arrived, {});
     Node::Gradients results = node->backward(incoming);
     incoming = {};
     if (!node->leaf) node->backward = nullptr;  // the saved tensors go here
@@ -88,12 +126,12 @@ void Engine::run_backward(Value root, Value gradient) {
       const auto& source = node->sources[i];
       Value result = std::move(results[i]);
       if (!source || !result) continue;
-      Value& there = arrived[source.get()];
-      if (there)
-        add_into(there, std::move(result));
+      Walk::Known& there = walk[source.get()];
+      if (there.arrived)
+        add_into(there.arrived, std::move(result));
       else
-        there = std::move(result);
-      if (--awaited[source.get()] == 0) ready.push(source);
+        there.arrived = std::move(result);
+      if (--there.awaited == 0) ready.push(source);
     }
   }
 }
