@@ -119,9 +119,9 @@ void Engine::run_backward(Value root, Value gradient) {
     const std::shared_ptr<Node> node = ready.top();
     ready.pop();
     Value incoming = std::exchange(walk[node.get()].arrived, {});
-    Node::Gradients results = node->backward(incoming);
+    Node::Gradients results = node->checkpoint ? node->checkpoint(std::move(incoming)) : node->backward(incoming);
     incoming = {};
-    if (!node->leaf) node->backward = nullptr;  // the saved tensors go here
+    if (!node->leaf) node->backward = nullptr, node->checkpoint = nullptr;  // the saved tensors go here
     for (std::size_t i = 0; i < results.size(); ++i) {
       const auto& source = node->sources[i];
       Value result = std::move(results[i]);

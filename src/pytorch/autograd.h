@@ -38,7 +38,8 @@ struct Node {
   std::uint64_t age = 0;                       // later nodes run first
   std::vector<std::shared_ptr<Node>> sources;  // the nodes that get backward's results
   std::function<Gradients(const Value&)> backward;
-  bool leaf = false;  // adds up a parameter's gradient; stays after it has run
+  std::function<Gradients(Value)> checkpoint;  // in place of backward: nodes of its own take the gradient over
+  bool leaf = false;                           // adds up a parameter's gradient; stays after it has run
 };
 
 constexpr std::uint64_t leaf_age = std::numeric_limits<std::uint64_t>::max();  // gradients are added up as soon as they are there

@@ -47,8 +47,8 @@ Value Eager::checkpointed(const std::string& name, const Value& x, const Body& f
   node->name = name;
   node->age = next_age();
   node->sources = {x.node};
-  node->backward = [this, x = keeps == Keeps::input_on_host ? Value{nullptr, x.dtype, x.shape, Layout::fresh, nullptr} : x.saved(),
-                    wanted = bool(x.node), f, autocast = autocast_, chosen](const Value& g) {
+  node->checkpoint = [this, x = keeps == Keeps::input_on_host ? Value{nullptr, x.dtype, x.shape, Layout::fresh, nullptr} : x.saved(),
+                      wanted = bool(x.node), f, autocast = autocast_, chosen](Value g) {
     const auto autocast_before = std::exchange(autocast_, autocast);
     auto casts_before = std::exchange(cast_parameters_, {});
     Value dx;
@@ -65,12 +65,14 @@ Value Eager::checkpointed(const std::string& name, const Value& x, const Body& f
     }
     if (chosen) chosen->again = true, chosen->products = 0;
     const auto selected_before = std::exchange(selected_, chosen);
+    const bool again_before = std::exchange(again_, true);
     Value again = f(start, Visit::again);
+    again_ = again_before;
     selected_ = selected_before;
     autocast_ = autocast_before;
     cast_parameters_ = std::move(casts_before);
     start = {};
-    run_backward(std::move(again), g);
+    run_backward(std::move(again), std::move(g));
     return Node::Gradients{dx};
   };
   out.node = std::move(node);
@@ -275,7 +277,7 @@ Value Eager::multiply(const std::string& name, const Value& a, const Value& b, V
   if (pass != Visit::again) ran(a.shape == b.shape ? between(a.dtype, b.dtype) : Kernel::strided, out, a, b);
   return record(name, out, {a, b},
                 [this, kept_a = wants_b ? a.saved() : Value{}, kept_b = wants_a ? b.saved() : Value{}, a_type = a.dtype, b_type = b.dtype,
-                 b_shape = b.shape, wants_a, wants_b, name = full(name)](const Value& g) {
+                 b_shape = b.shape, wants_a, wants_b, again = again_, name = full(name)](const Value& g) mutable {
                   const bool whole = b_shape == g.shape, row = b_shape.rank == 1;
                   Value da, db;
                   if (wants_b) db = make("d(" + name + ") × left", g.dtype, g.shape), ran(Kernel::pointwise, db, g, kept_a);
@@ -288,6 +290,7 @@ Value Eager::multiply(const std::string& name, const Value& a, const Value& b, V
                     db = make(row ? "d(" + name + " weight)" : "d(" + name + ") summed", b_type, b_shape);
                     ran(Kernel::reducing, products, db);
                   }
+                  if (again) kept_a = kept_b = {};
                   if (da) da = as_type("d(" + name + ") cast", da, a_type);
                   if (db) db = as_type("d(" + name + ") cast", db, b_type);
                   return Node::Gradients{da, db};

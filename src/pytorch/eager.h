@@ -129,6 +129,7 @@ class Eager : public Engine {
   std::optional<DType> autocast_;
   std::map<const Node*, Value> cast_parameters_;
   int layer_ = -1;
+  bool again_ = false;  // a checkpoint runs once more: what its ops save goes as backward returns, before autograd casts the gradients
 
   struct Selected {  // what one checkpoint keeps
     std::vector<Value> kept;

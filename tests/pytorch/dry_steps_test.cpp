@@ -31,7 +31,6 @@ TEST(PyTorchDrySteps, AreCountedWithinTwoPercent) {
     if (m.base == Base::precision) {  // a packed matrix has fewer elements
       EXPECT_EQ(std::to_string(a.params), row.at("params")) << at;
     }
-    // What backward reads of a checkpoint goes a little earlier than of a pass that keeps it.
     const bool checkpoints = row.at("keep") == "input";
     // From 2.12 on each product takes cuBLAS's 32 MiB and gives them back. PyTorch's grouped product in FP32 is a loop of products, and of a packed matrix
     // a product runs beside what is written out.
@@ -41,7 +40,8 @@ TEST(PyTorchDrySteps, AreCountedWithinTwoPercent) {
       if (loops) run = std::clamp(mb, run - 32, run);
       const double off = mb / run - 1;
       if (!checkpoints) worst = std::max(worst, std::abs(off));
-      EXPECT_LT(std::abs(off), checkpoints || std::string(name) == "held" ? 0.03 : 0.02) << at << name << " " << off;
+      const bool less_known = std::string(name) == "held" || (checkpoints && std::string(name) == "forward_peak");
+      EXPECT_LT(std::abs(off), less_known ? 0.03 : 0.02) << at << name << " " << off;
     };
     const auto of = [&](const char* name) { return std::stod(row.at(name)); };
     near("before_backward", a.before_backward_bytes, of("before_backward"));
