@@ -32,8 +32,22 @@ class AddressSpace {
   virtual void give(Address, std::uint64_t bytes) = 0;
 };
 
+class SpaceOfSpans : public AddressSpace {
+ public:
+  void give(Address at, std::uint64_t n) override {  // a part of one that was taken
+    const auto span = std::prev(spans_.upper_bound(at));
+    const Address begin = span->first, end = begin + span->second;
+    spans_.erase(span);
+    if (begin < at) spans_[begin] = at - begin;
+    if (at + n < end) spans_[at + n] = end - at - n;
+  }
+
+ protected:
+  std::map<Address, std::uint64_t> spans_;  // taken: their bytes
+};
+
 // An empty one below `end`.
-class SpaceBelow final : public AddressSpace {
+class SpaceBelow final : public SpaceOfSpans {
  public:
   explicit SpaceBelow(Address end) : end_(end) {}
 
@@ -44,17 +58,8 @@ class SpaceBelow final : public AddressSpace {
     return end - n;
   }
 
-  void give(Address at, std::uint64_t n) override {
-    const auto span = std::prev(spans_.upper_bound(at));
-    const Address begin = span->first, end = begin + span->second;
-    spans_.erase(span);
-    if (begin < at) spans_[begin] = at - begin;
-    if (at + n < end) spans_[at + n] = end - at - n;
-  }
-
  private:
   Address end_;
-  std::map<Address, std::uint64_t> spans_;
 };
 
 class Addresses {

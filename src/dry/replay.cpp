@@ -17,7 +17,7 @@ namespace {
 constexpr std::uint64_t mib = 1 << 20, grain = 512, small = mib, small_segment = 2 * mib, large_segment = 20 * mib, own_segment = 10 * mib;
 
 // A space in which every reservation lies somewhere else, by chance.
-class Scattered final : public AddressSpace {
+class Scattered final : public SpaceOfSpans {
  public:
   explicit Scattered(std::uint32_t seed) : random_(seed) {}
   Address take(std::uint64_t n) override {
@@ -32,17 +32,9 @@ class Scattered final : public AddressSpace {
       return at;
     }
   }
-  void give(Address at, std::uint64_t n) override {
-    const auto span = std::prev(spans_.upper_bound(at));
-    const Address begin = span->first, end = begin + span->second;
-    spans_.erase(span);
-    if (begin < at) spans_[begin] = at - begin;
-    if (at + n < end) spans_[at + n] = end - at - n;
-  }
 
  private:
   std::mt19937_64 random_;
-  std::map<Address, std::uint64_t> spans_;
 };
 
 // Where segments come from: the addresses that the run had, in its order, or another layout's.

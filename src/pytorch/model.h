@@ -104,14 +104,13 @@ class Model {
   Value norm_of_transformers(const std::string& name, const Value& x, const Parameter& weight, Eager::Visit = Eager::Visit::first);
   Value experts_of(const BlockWeights&, const Value& h, Eager::Visit);
   Value added_up(const Value& made, const Value& of_pairs, const Value& h,
-                 Eager::Visit);  // what each pair of token and expert made, by token
-  Value block_of_experts(std::size_t i, const Value& x, Eager::Visit);
+                 Eager::Visit);                                         // what each pair of token and expert made, by token
+  Value block_of_experts(std::size_t i, const Value& x, Eager::Visit);  // gpt-oss's too
   Value embedded_of_gpt_oss();
   Value norm_of_gpt_oss(const std::string& name, const Value& x, const Parameter& weight);
   Value turned_parts(const std::string& name, const Value& x);
   Value attend_of_gpt_oss(const BlockWeights&, const Value& x);
   Value experts_of_gpt_oss(const BlockWeights&, const Value& h, Eager::Visit);
-  Value block_of_gpt_oss(std::size_t i, const Value& x, Eager::Visit);
 
   Eager& torch;
   const LanguageModel& m;

@@ -77,12 +77,16 @@ Value Model::added_up(const Value& made, const Value& of_pairs, const Value& h, 
 
 Value Model::block_of_experts(std::size_t i, const Value& x, Eager::Visit pass) {
   const BlockWeights& w = blocks[i];
-  Value h = norm_of_transformers("norm1", x, w.norm1);
-  h = attend_of_transformers(i, h);
+  const bool gpt_oss = m.family == Family::gpt_oss;
+  const auto norm = [&](const char* name, const Value& v, const Parameter& weight) {
+    return gpt_oss ? norm_of_gpt_oss(name, v, weight) : norm_of_transformers(name, v, weight);
+  };
+  Value h = norm("norm1", x, w.norm1);
+  h = gpt_oss ? attend_of_gpt_oss(w, h) : attend_of_transformers(i, h);
   const Value middle = torch.add("attention residual", x, h);
   h = {};
-  h = norm_of_transformers("norm2", middle, w.norm2);
-  h = experts_of(w, h, pass);
+  h = norm("norm2", middle, w.norm2);
+  h = gpt_oss ? experts_of_gpt_oss(w, h, pass) : experts_of(w, h, pass);
   return torch.add("feed-forward residual", middle, h, pass);
 }
 

@@ -114,15 +114,4 @@ Value Model::experts_of_gpt_oss(const BlockWeights& w, const Value& h, Eager::Vi
   return added_up(made, of_pairs, h, pass);
 }
 
-Value Model::block_of_gpt_oss(std::size_t i, const Value& x, Eager::Visit pass) {
-  const BlockWeights& w = blocks[i];
-  Value h = norm_of_gpt_oss("norm1", x, w.norm1);
-  h = attend_of_gpt_oss(w, h);
-  const Value middle = torch.add("attention residual", x, h);
-  h = {};
-  h = norm_of_gpt_oss("norm2", middle, w.norm2);
-  h = experts_of_gpt_oss(w, h, pass);
-  return torch.add("feed-forward residual", middle, h, pass);
-}
-
 }  // namespace headroom::pytorch

@@ -110,8 +110,7 @@ Value Model::whole_block(std::size_t i, Value x, const Turn& t, Eager::Visit pas
   const BlockWeights& w = blocks[i];
   if (m.family == Family::gpt2) return block_of_gpt2(w, std::move(x), pass);
   if (m.family == Family::gemma) return block_of_gemma(i, std::move(x), pass);
-  if (m.family == Family::experts) return block_of_experts(i, x, pass);
-  if (m.family == Family::gpt_oss) return block_of_gpt_oss(i, x, pass);
+  if (m.family == Family::experts || m.family == Family::gpt_oss) return block_of_experts(i, x, pass);
   x = torch.add("attention residual", x, attend(w, norm("norm1", x, w.norm1), t));
   return torch.add("feed-forward residual", x, feed_forward(w, norm("norm2", x, w.norm2), pass), pass);
 }
