@@ -1,6 +1,7 @@
 #include "dry/replay.h"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <random>
 #include <set>
@@ -78,14 +79,22 @@ class Elsewhere final : public Segments {
 // PyTorch takes the free block of a size at the lowest address, or, in newer versions (2.15 does), the one in the oldest segment.
 enum class Prefers : std::uint8_t { lowest, oldest };
 
-// The rules of PyTorch's native allocator with its usual settings.
+// What of the allocator's rules is the version's and the program's.
+struct Rules {
+  Prefers prefers = Prefers::lowest;
+  std::uint64_t divisions = 1;  // roundup_power2_divisions:N: sizes are so many equal parts between two powers of two; 1: it is not set
+};
+
+// The rules of PyTorch's native allocator, with its usual settings but for these.
 class CachingAllocator {
  public:
-  CachingAllocator(Segments& segments, std::uint64_t limit, Prefers prefers) : segments_(segments), limit_(limit), prefers_(prefers) {}
+  CachingAllocator(Segments& segments, std::uint64_t limit, Rules rules) : segments_(segments), limit_(limit), rules_(rules) {}
 
   // The address; 0: there is none, as the run has it.
   std::uint64_t take(std::uint64_t wanted, std::uint32_t stream) {
-    const std::uint64_t size = std::max(grain, (wanted + grain - 1) / grain * grain);
+    const std::uint64_t part =
+                            rules_.divisions > 1 && wanted > grain * rules_.divisions ? std::bit_floor(wanted) / rules_.divisions : grain,
+                        size = std::max(grain, (wanted + part - 1) / part * part);
     const bool is_small = size <= small;
     Free& free = free_[is_small];
     std::uint64_t at = 0, bytes = 0;
@@ -103,7 +112,7 @@ class CachingAllocator {
       }
       at = segments_.take(bytes);
       if (!at) return 0;
-      blocks_[at] = {bytes, stream, prefers_ == Prefers::oldest ? ++segments_so_far_ : 0, is_small, false, true};
+      blocks_[at] = {bytes, stream, rules_.prefers == Prefers::oldest ? ++segments_so_far_ : 0, is_small, false, true};
       reserved_ += bytes;
       needs.reserved = std::max(needs.reserved, reserved_);
       step_.reserved = std::max(step_.reserved, reserved_);
@@ -187,7 +196,7 @@ class CachingAllocator {
   Free free_[2];
   Needs step_;
   std::uint64_t limit_, allocated_ = 0, reserved_ = 0, segments_so_far_ = 0;
-  Prefers prefers_;
+  Rules rules_;
 };
 
 struct Played {
@@ -205,8 +214,8 @@ bool was_full(std::span<const Request> requests, std::size_t i) {
 
 // Plays the requests. `own`: the addresses have to come out as they were.
 std::optional<Played> played(std::span<const Request> requests, std::span<const std::size_t> step_ends, Segments& segments, AsTheyWere* own,
-                             std::uint64_t limit, Prefers prefers) {
-  CachingAllocator allocator(segments, own ? 0 : limit, prefers);
+                             std::uint64_t limit, Rules rules) {
+  CachingAllocator allocator(segments, own ? 0 : limit, rules);
   std::unordered_map<std::uint64_t, std::uint64_t> now;  // the run's address of a block, and this layout's
   bool emptied = false;
   std::size_t taken = 0;
@@ -260,15 +269,18 @@ void widen(Needs& low, Needs& high, const Needs& other) {
 
 std::optional<Spread> spread_of(std::span<const Request> requests, std::uint64_t limit, std::span<const std::size_t> step_ends) {
   constexpr std::size_t most_played = 2'000'000, most_layouts = 48, least_layouts = 12;
-  const auto as_it_was = [&](Prefers prefers) {
-    AsTheyWere own;
-    return played(requests, step_ends, own, &own, limit, prefers);
-  };
-  Spread spread;
-  auto first = as_it_was(Prefers::lowest);
-  const bool by_age = !first && (first = as_it_was(Prefers::oldest));
+  std::optional<Played> first;
+  Rules rules;
+  for (const std::uint64_t divisions : {1, 2, 4, 8, 16, 32, 64})
+    for (const Prefers prefers : {Prefers::lowest, Prefers::oldest}) {
+      if (first) break;
+      AsTheyWere own;
+      rules = {prefers, divisions};
+      first = played(requests, step_ends, own, &own, limit, rules);
+    }
   if (!first) return std::nullopt;
-  if (by_age) first->choices = 0;  // addresses decide nothing
+  if (rules.prefers == Prefers::oldest) first->choices = 0;  // addresses decide nothing
+  Spread spread;
   spread.run = spread.low = spread.high = first->needs;
   for (const Needs& step : first->steps) spread.steps.push_back({step, step});
   spread.choices = first->choices;
@@ -277,7 +289,7 @@ std::optional<Spread> spread_of(std::span<const Request> requests, std::uint64_t
   const std::size_t layouts = std::clamp(most_played / std::max<std::size_t>(requests.size(), 1), least_layouts, most_layouts);
   for (std::uint32_t seed = 1; seed < layouts; ++seed) {
     Elsewhere elsewhere(seed);
-    const auto other = played(requests, step_ends, elsewhere, nullptr, limit, Prefers::lowest);
+    const auto other = played(requests, step_ends, elsewhere, nullptr, limit, rules);
     if (!other) return std::nullopt;
     widen(spread.low, spread.high, other->needs);
     for (std::size_t i = 0; i < spread.steps.size() && i < other->steps.size(); ++i)

@@ -3,6 +3,7 @@
 // card, and a card does not repeat it. So the requests of a run are played through the allocator's rules again, first at the run's own
 // addresses, where every block has to come out where it was, then at others. What they need differs by what addresses alone decide.
 // Newer versions of PyTorch (2.15 does) take the block in the oldest segment instead: where that gives the run's own addresses, nothing differs.
+// Sizes may be rounded up by roundup_power2_divisions:N: the N with which blocks come out where they were is the run's.
 #pragma once
 #include <cstdint>
 #include <optional>

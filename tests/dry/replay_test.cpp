@@ -61,6 +61,20 @@ History two_of_a_size(std::uint64_t alone, std::uint64_t with_room) {
   return run;
 }
 
+// roundup_power2_divisions:4: between 4 and 8 MiB sizes are whole MiB, between 16 and 32 multiples of 4.
+TEST(Replay, SizesInPartsOfAPowerOfTwoAreFoundOut) {
+  History run;
+  run.segment(a, 20 * mib).take(a, 7 * mib + 1).take(a + 8 * mib, 5 * mib);
+  run.segment(b, 20 * mib).take(b, 17 * mib - 100).take(a + 13 * mib, 5 * mib);
+  const auto spread = spread_of(run.requests);
+  ASSERT_TRUE(spread);
+  EXPECT_EQ(spread->run.allocated, (8 + 5 + 20 + 5) * mib);
+  EXPECT_EQ(spread->run.reserved, 40 * mib);
+  History none;  // in no parts of a power of two
+  none.segment(a, 20 * mib).take(a, 7 * mib + 1).take(a + 9 * mib, 5 * mib);
+  EXPECT_FALSE(spread_of(none.requests));
+}
+
 TEST(Replay, EqualBlocksMakeAnInterval) {
   const auto lucky = spread_of(two_of_a_size(a, b).requests), unlucky = spread_of(two_of_a_size(b, a).requests);
   ASSERT_TRUE(lucky && unlucky);
