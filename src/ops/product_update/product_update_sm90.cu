@@ -59,7 +59,7 @@ __device__ __forceinline__ void fetch(const Args& a, Shared& s, const Walker& wa
 // ---- warps that multiply -------------------------------------------------------------------------------------------
 template <bool Cut, class Moments>
 __device__ __forceinline__ void multiply(const Args& a, Shared& s, const Walker& walk, int group) {
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+  const int warp = threadIdx.x / 32 % 4;
   const Descriptors words(&s);
   const auto offset = [&](const void* p) { return int(static_cast<const char*>(p) - reinterpret_cast<const char*>(&s)); };
   Turn<stages> turn;
@@ -69,30 +69,15 @@ __device__ __forceinline__ void multiply(const Args& a, Shared& s, const Walker&
     t = tile_of(a, number, walk.rank);
     float d[tile_n / 2];
     const int steps = ceil_div(t.w->tokens, depth);  // tokens past the end arrive as zeros
-    int before = 0;
-    for (int step = 0; step < steps; ++step, turn.next()) {
-      s.rings.full[turn.stage].wait_awake(turn.parity);
-      const int at = offset(s.stage) + turn.stage * int(sizeof s.stage[0]);
-      mma_fence();
+    multiply_steps(d, s.rings, turn, steps, [&](int stage, bool first) {
+      const int at = offset(s.stage) + stage * int(sizeof s.stage[0]);
 #pragma unroll
       for (int i = 0; i < depth / 16; ++i)
         mma<T, Major::mn, Major::mn>(d, words.at(at + group * panel + mn_offset(i), panel),
-                                     words.at(at + int(sizeof s.stage[0].dy) + mn_offset(i), panel), step > 0 || i > 0);
-      mma_commit();
-      mma_wait<1>();
-      if (step > 0) release(s.rings, before);
-      before = turn.stage;
-    }
-    mma_wait<0>();
-    pin(d);
-    release(s.rings, before);
-
+                                     words.at(at + int(sizeof s.stage[0].dy) + mn_offset(i), panel), !first || i > 0);
+    });
     s.rings.out_empty.wait(parity);
-    const int row = warp * 16 + lane % 16;
-#pragma unroll
-    for (int j = 0; j < tile_n / 8; j += 2)
-      store_blocks(s.out[group][j / 8] + swizzled(row, j % 8 + lane / 16), pack<T>(d[4 * j], d[4 * j + 1]),
-                   pack<T>(d[4 * j + 2], d[4 * j + 3]), pack<T>(d[4 * j + 4], d[4 * j + 5]), pack<T>(d[4 * j + 6], d[4 * j + 7]));
+    leave<T>(d, s.out[group]);
     s.rings.out_full.arrive();  // every lane, for what it has stored
   }
   update<tile_n, at_once, Cut, Moments>(a.numbers, t, s.out, s.rings.out_full, updaters + group * 4 + warp, updaters + multipliers,

@@ -6,16 +6,14 @@
 
 #include "base/divide.h"
 #include "gpu/launch.cuh"
-#include "gpu/mma.cuh"
-#include "gpu/tma.cuh"
+#include "gpu/product_ring.cuh"
 #include "ops/adamw/codes.cuh"
 #include "ops/product_update/eight_weights.cuh"
 #include "ops/product_update/impl.h"
 
 namespace headroom::product_update {
 
-constexpr int cluster = 2;      // blocks, one above the other in the weight: both read the same X, and each fetches half of it for both
-constexpr int multipliers = 8;  // warps
+constexpr int cluster = pair_blocks;  // of the weight's rows; what both read is X
 
 struct Weight {
   Map dy, x;
@@ -51,7 +49,7 @@ struct EightBitMoments {  // a warp has a whole block of 256, which shares a sca
 };
 
 template <int columns>
-using Gradient = char[2][columns / 64][panel_bytes(64)];  // of a tile of 128 rows, in shared memory
+using Gradient = LeftTile<columns>;
 
 template <class W>
 struct TileOf {
@@ -67,34 +65,6 @@ __device__ __forceinline__ TileOf<W> tile_of(const ArgsOf<W>& a, int number,
   const int n = number - w.first, high = ceil_div(w.rows, tile_rows * cluster), wide = ceil_div(w.columns, tile_columns);
   const int y = high < wide ? n % high : n / wide, x = high < wide ? n / high : n % wide;
   return {&w, (y * cluster + rank) * tile_rows, x * tile_columns};
-}
-
-// ---- what a block begins with ---------------------------------------------------------------------------------------
-template <int stages>
-struct Rings {  // empty: of both blocks, which fetch for each other; out: the tile's gradient, between multipliers and updaters
-  Barrier full[stages], empty[stages], out_full, out_empty;
-};
-struct Walker {  // through the tiles: this warp, which block of its cluster, its first tile and from one to the next
-  int warp, rank, first, stride;
-};
-template <int stages>
-__device__ __forceinline__ Walker set_up(Rings<stages>& s, int updaters) {
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < stages; ++i) {
-      s.full[i].init(1);
-      s.empty[i].init(multipliers * cluster);
-    }
-    s.out_full.init(multipliers * 32);
-    s.out_empty.init(updaters * 32);
-    barriers_ready();
-  }
-  cluster_meet();
-  return {int(threadIdx.x) / 32, int(blockIdx.x) % cluster, int(blockIdx.x) / cluster, int(gridDim.x) / cluster};
-}
-// To both blocks, that this warp has read a stage: each fetches for both.
-template <int stages>
-__device__ __forceinline__ void release(Rings<stages>& s, int stage) {
-  if (const int lane = threadIdx.x % 32; lane < cluster) s.empty[stage].arrive_in(lane);
 }
 
 template <int tile_rows, int tile_columns, class W>
