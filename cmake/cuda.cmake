@@ -81,7 +81,7 @@ endfunction()
 function(headroom_add_kernels)
   file(GLOB_RECURSE host CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*_cuda.cpp ${PROJECT_SOURCE_DIR}/src/*/offers.cpp ${PROJECT_SOURCE_DIR}/src/gpu/cuda/*.cpp)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cu)
-  list(FILTER sources EXCLUDE REGEX "/sm90/[a-z_]+\\.cu$|/product_update(_fp8)?_sm90\\.cu$")  # these are built for sm_90a below
+  list(FILTER sources EXCLUDE REGEX "/sm90/[a-z_]+\\.cu$|/(gated_product|product_update(_fp8)?)_sm90\\.cu$")  # these are built for sm_90a below
   include(${PROJECT_SOURCE_DIR}/src/ops/attention/sm80/instances.cmake)
   # Sources that ask for no architecture: sm_90 gets the same code from sm_80's PTX (compared by cuobjdump -sass on 2026-11-27: 386 kernels, none
   # differs), so that one PTX is made for both. A source that reads __CUDA_ARCH__ is not among them (tests/house/layers_test.cpp).
@@ -105,6 +105,7 @@ function(headroom_add_kernels)
   include(${PROJECT_SOURCE_DIR}/src/ops/attention/sm90/instances.cmake)
   add_library(headroom_sm90 OBJECT ${headroom_sm90_instances} ${PROJECT_SOURCE_DIR}/src/ops/attention/sm90/bwd_around.cu
     ${PROJECT_SOURCE_DIR}/src/ops/attention/sm90/bwd_list_kept.cu
+    ${PROJECT_SOURCE_DIR}/src/ops/gated_product/gated_product_sm90.cu
     ${PROJECT_SOURCE_DIR}/src/ops/product_update/product_update_sm90.cu ${PROJECT_SOURCE_DIR}/src/ops/product_update/product_update_fp8_sm90.cu)
   set_target_properties(headroom_sm90 PROPERTIES CUDA_ARCHITECTURES 90a-real RULE_LAUNCH_COMPILE "sh ${PROJECT_SOURCE_DIR}/cmake/refuse_serialised")
 

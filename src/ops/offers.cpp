@@ -7,6 +7,7 @@
 #include "ops/cross_entropy/impl.h"
 #include "ops/embedding/impl.h"
 #include "ops/fill/impl.h"
+#include "ops/gated_product/impl.h"
 #include "ops/gradient_sum/impl.h"
 #include "ops/head_norm/impl.h"
 #include "ops/layernorm/impl.h"
@@ -45,6 +46,8 @@ const beside::Offers of_ops{
     offer<embedding::backward_cuda>(),
     offer<fill::constant_cuda>(),
     offer<fill::normal_cuda>(),
+    offer<gated_product::forward_sm90>(),
+    offer<gated_product::backward_sm90>(),
     offer<gradient_sum::add_cuda>(),
     offer<head_norm::forward_cuda>(),
     offer<head_norm::backward_cuda>(),

@@ -21,6 +21,7 @@ void Dense::make_kept(Saved& s, Keep keep, Context& ctx) const {
 }
 
 void Dense::complete(Saved& s, Pass pass, Context& ctx) const {
+  s.act_by_first = pass == Pass::forward && gated(ctx);  // backward makes act again with its gradients
   if (!s.gate_up) s.gate_up = ctx.arena.make({"ffn.gate_up", layer}, stored(), {rows, in_width()});
   if (!s.act && !(pass == Pass::forward && as_made(quantise::Of::swiglu, ctx)))
     s.act = ctx.arena.make({"ffn.act", layer}, stored(), {rows, shape.width});
@@ -36,14 +37,20 @@ void activate_backward(const FeedForward& f, const Tensor& in, const Tensor& dac
   activation::backward({in, dact, in, again, f.function}, ctx);
 }
 
+bool Dense::gated(Context& ctx) const {
+  return shape.swiglu() && !shape.bias && products.gated({rows, decoder.width, shape.width}, ctx.device);
+}
+
 // A bias's gradient reads what would not be stored.
 bool Dense::as_made(quantise::Of of, Context& ctx) const {
   const std::int64_t columns = of == quantise::Of::swiglu ? shape.width : in_width();
   return shape.swiglu() && !shape.bias && products.as_made(of, rows, columns, stored(), ctx.device);
 }
 
-void Dense::first(Products& p, const Read& in, const Saved& all, const Saved&, Context&) const {
-  p.forward({"ffn.gate_up", layer}, in, WeightRole::gate_up, all.gate_up);
+void Dense::first(Products& p, const Read& in, const Saved& all, const Saved&, Context& ctx) const {
+  const Name name{"ffn.gate_up", layer};
+  if (!gated(ctx)) return p.forward(name, in, WeightRole::gate_up, all.gate_up);
+  p.gated_forward(name, in, WeightRole::gate_up, all.gate_up, all.act_by_first ? all.act : Tensor());
 }
 
 void Dense::middle(Products&, const ParamStore::Lease& w, const Saved& all, const Saved& have, Context& ctx) const {
@@ -56,7 +63,7 @@ void Dense::middle(Products&, const ParamStore::Lease& w, const Saved& all, cons
 
 void Dense::last(Products& p, const ParamStore::Lease& w, const Saved& all, const Tensor& to, const Tensor& add, Context& ctx) const {
   const bool made = as_made(quantise::Of::swiglu, ctx);
-  if (!made) activate(shape, all.gate_up, all.act, ctx);
+  if (!made && !all.act_by_first) activate(shape, all.gate_up, all.act, ctx);
   {
     auto scope = ctx.arena.scope();
     const quantise::Request from = made ? quantise::Request{.x = all.gate_up, .of = quantise::Of::swiglu} : quantise::Request{all.act};
@@ -72,10 +79,16 @@ Read Dense::backward(Products& p, const ParamStore::Lease& w, const Saved& all, 
   {
     auto scope = ctx.arena.scope();
     const bool in_place = !all.act_kept || p.quantised();  // what is kept in fp8 lies elsewhere
-    const Tensor dact = in_place ? all.act : ctx.arena.make({"ffn.dact", layer}, all.act.dtype, all.act.shape);
+    const Name dx{"ffn.down.dx", layer};
     const Read read = p.read(Quantised::d_ffn, dy, Copies::both);
-    p.dx({"ffn.down.dx", layer}, read, WeightRole::down, dact);
-    if (!made) activate_backward(shape, all.gate_up, dact, all.act_kept ? Tensor() : all.act, ctx);  // in the place of its gradient
+    if (gated(ctx)) {  // in the place of gate_up, as below
+      p.gated_dx(dx, read, WeightRole::down, all.gate_up, all.act_kept ? Tensor() : all.act);
+    } else {
+      auto dact_scope = ctx.arena.scope();
+      const Tensor dact = in_place ? all.act : ctx.arena.make({"ffn.dact", layer}, all.act.dtype, all.act.shape);
+      p.dx(dx, read, WeightRole::down, dact);
+      if (!made) activate_backward(shape, all.gate_up, dact, all.act_kept ? Tensor() : all.act, ctx);  // in the place of its gradient
+    }
     const Read act = all.act_fp8 ? Read{{}, {}, all.act_fp8}
                      : made      ? p.read(Quantised::act, {.x = all.gate_up, .of = quantise::Of::swiglu}, Copies::transposed)
                                  : p.read(Quantised::act, all.act, Copies::transposed);

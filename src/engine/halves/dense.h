@@ -13,7 +13,7 @@ struct Dense : InBlock {
     Tensor gate_up;      // [rows, 2 ffn], or [rows, ffn] without a gate
     Scaled gate_up_fp8;  // kept instead of it (Keep::gate_up_fp8)
     Tensor act;          // [rows, ffn]
-    bool act_kept = false;
+    bool act_kept = false, act_by_first = false;  // by_first: the first product makes it
     Scaled act_fp8;  // transposed, as n_fp8
   };
   static constexpr HalfWords words{.module = "feed-forward",
@@ -51,6 +51,7 @@ struct Dense : InBlock {
 
  private:
   std::int64_t in_width() const { return shape.in_width(shape.width); }
+  bool gated(Context&) const;                  // SwiGLU runs in the products beside it
   bool as_made(quantise::Of, Context&) const;  // SwiGLU's product or gradient: quantised as it is made, in fp8
 };
 

@@ -90,6 +90,11 @@ bool Products::With::as_made(quantise::Of of, std::int64_t rows, std::int64_t co
   return formats.quantised() && !watched && quantise::supports(of, rows, columns, type, device);
 }
 
+bool Products::With::gated(const gated_product::Sizes& sizes, const Device& device) const {
+  const bool exact = formats.stored.math == Math::exact;
+  return !formats.quantised() && !watched && watch == nullptr && exact && gated_product::supports(sizes, formats.stored.dtype, device).ok;
+}
+
 Read Products::read(Quantised which, const quantise::Request& from, Copies copies, const Scaled& kept) {
   Read r;
   if (from.of == quantise::Of::stored) r.x = from.x;
@@ -149,6 +154,16 @@ void Products::dx(Name name, const Read& dy, WeightRole role, const Tensor& dx, 
   p.more_bytes = more;
   if (quantised()) p.a = dy.as_is, p.b = transposed(weight(role, Copies::transposed)), p.sums = with_.formats.backward_sums;
   multiply(name, Multiplied::dx, p, dy.x, w);
+}
+
+void Products::gated_forward(Name name, const Read& x, WeightRole role, const Tensor& gate_up, const Tensor& act) {
+  const Weight weight_of = weights_[role];
+  const auto [w, more] = standing(weight_of.w, weight_of.held_bytes, gate_up.shape[0], with_.experts_of_token);
+  gated_product::forward({.x = x.x, .w = w, .gate_up = gate_up, .act = act, .more_bytes = more}, ctx_, name);
+}
+
+void Products::gated_dx(Name name, const Read& dy, WeightRole role, const Tensor& gate_up, const Tensor& act) {
+  gated_product::backward({.dy = dy.x, .w = weights_[role].w, .gate_up = gate_up, .act = act}, ctx_, name);
 }
 
 void Products::dw(Name name, const Read& dy, const Read& x, WeightRole role) {

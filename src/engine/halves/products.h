@@ -10,6 +10,7 @@
 
 #include "engine/recipe/formats.h"
 #include "engine/store/store.h"
+#include "ops/gated_product/gated_product.h"
 #include "ops/gradient.h"
 #include "ops/product_update/product_update.h"
 #include "ops/quantise/quantise.h"
@@ -52,6 +53,8 @@ class Products {
 
     // Whether what this makes of a tensor of that type is quantised as it is made, and not stored.
     bool as_made(quantise::Of, std::int64_t rows, std::int64_t columns, DType, const Device&) const;
+    // Whether SwiGLU runs in the products beside it, as one op: then its product's gradient is not stored. A study sees products by themselves.
+    bool gated(const gated_product::Sizes&, const Device&) const;
   };
   Products(const With& with, int layer, const ParamStore::Lease& weights, Context& ctx, Gradient into = Gradient::overwrite)
       : with_(with), layer_(layer), weights_(weights), ctx_(ctx), into_(into) {}
@@ -69,6 +72,9 @@ class Products {
   void forward(Name, const Read& x, WeightRole, const Tensor& y, const Tensor& add = {});            // y = x·Wᵀ (+ add)
   void dx(Name, const Read& dy, WeightRole, const Tensor& dx, Gradient into = Gradient::overwrite);  // dx (+)= dy·W
   void dw(Name, const Read& dy, const Read& x, WeightRole);                                          // dW = dyᵀ·x
+  // With::gated: gate_up = x·Wᵀ and act of it; and gate_up's gradient from dy·W, in its place, with act again. No act: not made.
+  void gated_forward(Name, const Read& x, WeightRole, const Tensor& gate_up, const Tensor& act);
+  void gated_dx(Name, const Read& dy, WeightRole, const Tensor& gate_up, const Tensor& act);
   // Every head by itself, y = x·Wᵀ (forward) or x·W (dx), where x and y are [heads, rows, …] and W those rows of a head's weight. Not in fp8.
   struct RowsOfHead {
     std::int64_t begin, end;

@@ -16,6 +16,7 @@ namespace headroom::gated_product {
 
 using T = __nv_bfloat16;
 constexpr int tile_rows = 128, tile_columns = 256, depth = 64, stages = 3, threads = 384;  // of a block; depth: of the sum, of a stage
+constexpr int rows_walked_together = 1 << 20;  // tiles of pairs: all
 constexpr int users = 3;                                                                   // warps that use the tile left
 
 struct Shared {
@@ -115,7 +116,7 @@ __device__ __forceinline__ void make_act(const Args& a, const Tile& t, const Lef
   constexpr int channels = ForwardPass::channels;
   const int lane = threadIdx.x % 32, column = lane % 16 * 8;
   full.wait(parity);
-  if (t.column + column >= a.width) return;
+  if (a.half == nullptr || t.column + column >= a.width) return;
 #pragma unroll 1
   for (int first = worker * 2 * n; first < tile_rows; first += workers * 2 * n) {
     uint4 act[n];
@@ -248,7 +249,7 @@ __device__ __forceinline__ void use_tiles(const Args& a, Shared& s, const Walker
   }
 }
 
-template <class Pass, int n, bool again, CachePolicy keep_a, CachePolicy keep_b>
+template <class Pass, int n, bool again, CachePolicy keep_a = CachePolicy::normal, CachePolicy keep_b = CachePolicy::normal>
 __device__ __forceinline__ void run(const Args& a) {
   static_assert(sizeof(Shared) <= 227 * 1024);
   extern __shared__ __align__(1024) char memory[];
