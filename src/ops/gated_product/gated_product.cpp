@@ -33,6 +33,8 @@ void check_tensors(const Tensor& in, const Tensor& w, Shape of_w, const Tensor& 
   check(served.ok, Code::unsupported, "gated_product: {}; matmul and swiglu are served everywhere", served.why);
 }
 
+std::size_t bytes_of(const Tensor& act) { return act ? act.bytes() : 0; }
+
 // As the product has it, so that its time is that of the product or of memory; with the operations of SwiGLU.
 Cost cost_of(const Sizes& s, std::int64_t columns, double operations, double bytes) {
   Cost c{2.0 * double(s.rows) * double(columns) * double(s.terms) + operations * double(s.rows) * double(s.width), bytes};
@@ -46,7 +48,7 @@ void forward(const Forward& f, Context& ctx, Name product) {
   const Sizes s = f.sizes();
   check_tensors(f.x, f.w, {2 * s.width, s.terms}, f.gate_up, f.act, s, ctx);
   if (ctx.on_gpu()) {
-    const double bytes = double(f.x.bytes() + f.w.bytes() + f.gate_up.bytes() + f.act.bytes()) + f.more_bytes;
+    const double bytes = double(f.x.bytes() + f.w.bytes() + f.gate_up.bytes() + bytes_of(f.act)) + f.more_bytes;
     const auto op = ctx.note({"gated_product.forward", product.layer}, {DType::bf16}, cost_of(s, 2 * s.width, f.act ? 6 : 0, bytes),
                              Work::matmul, Making::values);
     if (!ctx.dry()) beside::call<forward_sm90>(f, ctx);
@@ -62,7 +64,7 @@ void backward(const Backward& b, Context& ctx, Name product) {
   const Sizes s = b.sizes();
   check_tensors(b.dy, b.w, {s.terms, s.width}, b.gate_up, b.act, s, ctx);
   if (ctx.on_gpu()) {
-    const double bytes = double(b.dy.bytes() + b.w.bytes() + 2 * b.gate_up.bytes() + b.act.bytes());
+    const double bytes = double(b.dy.bytes() + b.w.bytes() + 2 * b.gate_up.bytes() + bytes_of(b.act));
     const auto op = ctx.note({"gated_product.backward", product.layer}, {DType::bf16}, cost_of(s, s.width, b.act ? 13 : 12, bytes),
                              Work::matmul, Making::gradients);
     if (!ctx.dry()) beside::call<backward_sm90>(b, ctx);
