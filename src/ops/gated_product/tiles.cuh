@@ -16,7 +16,7 @@ namespace headroom::gated_product {
 
 using T = __nv_bfloat16;
 constexpr int tile_rows = 128, tile_columns = 256, depth = 64, stages = 3, threads = 384;  // of a block; depth: of the sum, of a stage
-constexpr int rows_walked_together = 1 << 20;  // tiles of pairs: all
+constexpr int rows_walked_together = 1 << 20;                                              // tiles of pairs: all
 constexpr int users = 3;                                                                   // warps that use the tile left
 
 struct Shared {
@@ -28,10 +28,10 @@ struct Shared {
 };
 
 struct Args {
-  Map a, b, gate_up;  // gate_up: forward, written
-  bf16 *half, *both;  // act, written, or null; backward: gate_up, overwritten
-  int rows, width, sum;     // width: channels; sum: what is summed over
-  int group, tiles;   // group: rows of tiles of pairs that are walked together, column by column, so that L2 serves their operands
+  Map a, b, gate_up;     // gate_up: forward, written
+  bf16 *half, *both;     // act, written, or null; backward: gate_up, overwritten
+  int rows, width, sum;  // width: channels; sum: what is summed over
+  int group, tiles;      // group: rows of tiles of pairs that are walked together, column by column, so that L2 serves their operands
 };
 
 struct Tile {
@@ -55,7 +55,7 @@ struct BackwardPass {
 };
 
 // ---- warp 0: a thread that fetches ---------------------------------------------------------------------------------
-template <class Pass, CachePolicy keep_a, CachePolicy keep_b>
+template <class Pass>
 __device__ __forceinline__ void fetch(const Args& a, Shared& s, const Walker& walk) {
   const int rank = walk.rank;
   Turn<stages> turn;
@@ -66,13 +66,13 @@ __device__ __forceinline__ void fetch(const Args& a, Shared& s, const Walker& wa
       Barrier& full = s.rings.full[turn.stage];
       s.rings.empty[turn.stage].wait(turn.parity ^ 1);  // in both blocks
       full.arrive_and_expect(sizeof stage);
-      load(stage.a, a.a, full, keep_a, k, t.row);
+      load(stage.a, a.a, full, CachePolicy::normal, k, t.row);
       if constexpr (Pass::b_of == Major::k) {  // one block fetches gate's rows, the other up's
-        load_in_all(stage.b + rank * panel_bytes(Pass::channels), a.b, full, keep_b, 3, k, t.column, rank);
+        load_in_all(stage.b + rank * panel_bytes(Pass::channels), a.b, full, CachePolicy::normal, 3, k, t.column, rank);
       } else {
 #pragma unroll
         for (int i = rank * 2; i < rank * 2 + 2; ++i)
-          load_in_all(stage.b + i * panel_bytes(depth), a.b, full, keep_b, 3, t.column + i * panel_columns, k, 0);
+          load_in_all(stage.b + i * panel_bytes(depth), a.b, full, CachePolicy::normal, 3, t.column + i * panel_columns, k, 0);
       }
     }
   }
@@ -82,13 +82,13 @@ __device__ __forceinline__ void fetch(const Args& a, Shared& s, const Walker& wa
 __device__ __forceinline__ float low(std::uint32_t two) { return __uint_as_float(two << 16); }
 __device__ __forceinline__ float high(std::uint32_t two) { return __uint_as_float(two & 0xffff0000u); }
 __device__ __forceinline__ std::uint32_t act_of(std::uint32_t gate, std::uint32_t up) {
-  return pack<T>(swiglu::product_of(low(gate), low(up)), swiglu::product_of(high(gate), high(up)));
+  return pack<T>(swiglu::product_of<T>(low(gate), low(up)), swiglu::product_of<T>(high(gate), high(up)));
 }
 __device__ __forceinline__ uint4 act_of(const uint4& gate, const uint4& up) {
   return {act_of(gate.x, up.x), act_of(gate.y, up.y), act_of(gate.z, up.z), act_of(gate.w, up.w)};
 }
 __device__ __forceinline__ void gradients(std::uint32_t& gate, std::uint32_t& up, std::uint32_t dact) {
-  const auto a = swiglu::gradient_of(low(gate), low(up), low(dact)), b = swiglu::gradient_of(high(gate), high(up), high(dact));
+  const auto a = swiglu::gradient_of<T>(low(gate), low(up), low(dact)), b = swiglu::gradient_of<T>(high(gate), high(up), high(dact));
   gate = pack<T>(a.gate, b.gate);
   up = pack<T>(a.up, b.up);
 }
@@ -98,6 +98,11 @@ __device__ __forceinline__ void gradients(uint4& gate, uint4& up, const uint4& d
   gradients(gate.z, up.z, dact.z);
   gradients(gate.w, up.w, dact.w);
 }
+// Element (row, column) of a matrix with rows of so many bytes.
+__device__ __forceinline__ char* place(bf16* matrix, int row, int row_bytes, int column) {
+  return reinterpret_cast<char*>(matrix + column) + std::int64_t(row) * row_bytes;
+}
+
 // Eight neighbours, if they are inside; without a branch, so that the arithmetic of several rows interleaves.
 __device__ __forceinline__ void write(bool inside, bf16* at, const uint4& x) {
   asm volatile("{.reg .pred p; setp.ne.u32 p, %5, 0; @p st.global.v4.b32 [%0], {%1,%2,%3,%4};}" ::"l"(at), "r"(x.x), "r"(x.y), "r"(x.z),
@@ -128,68 +133,53 @@ __device__ __forceinline__ void make_act(const Args& a, const Tile& t, const Lef
 #pragma unroll
     for (int i = 0; i < n; ++i) {
       const int row = t.row + first + i * 2 + lane / 16;
-      write(row < a.rows, a.half + std::int64_t(row) * a.width + t.column + column, act[i]);
+      write(row < a.rows, reinterpret_cast<bf16*>(place(a.half, row, 2 * a.width, t.column + column)), act[i]);
     }
   }
 }
 // By one thread: gate and up of the tile left go to memory.
 __device__ __forceinline__ void store_gate_up(const Args& a, const Tile& t, const LeftTile<tile_columns>& out) {
 #pragma unroll
-  for (int i = 0; i < 8; ++i)
-    store(a.gate_up, out[i / 4][i % 4], t.column + i % 2 * panel_columns, t.row + i / 4 * 64, i % 4 / 2);
+  for (int i = 0; i < 8; ++i) store(a.gate_up, out[i / 4][i % 4], t.column + i % 2 * panel_columns, t.row + i / 4 * 64, i % 4 / 2);
   store_commit();
 }
 
-template <int n>
-struct Rows {  // gate and up of rows of a tile; a lane has eight channels of each
-  uint4 gate[n], up[n];
-
-  static __device__ __forceinline__ bool within(const Args& a, const Tile& t, int row) { return t.row + row < a.rows; }
-  __device__ __forceinline__ void fetch(const Args& a, const Tile& t, int first, int column) {
-#pragma unroll
-    for (int i = 0; i < n; ++i)
-      if (within(a, t, first + i)) {
-        const bf16* const at = a.both + std::int64_t(t.row + first + i) * 2 * a.width + t.column + column;
-        gate[i] = *reinterpret_cast<const uint4*>(at);
-        up[i] = *reinterpret_cast<const uint4*>(at + a.width);
-      }
-  }
-  template <bool again>
-  __device__ __forceinline__ void finish(const Args& a, const Tile& t, const LeftTile<tile_columns>& out, int first, int column) {
-    uint4 act[again ? n : 1];
-#pragma unroll
-    for (int i = 0; i < n; ++i) {
-      if constexpr (again) act[i] = act_of(gate[i], up[i]);
-      gradients(gate[i], up[i], left_at(out, first + i, column));
-    }
-#pragma unroll
-    for (int i = 0; i < n; ++i) {
-      bf16* const at = a.both + std::int64_t(t.row + first + i) * 2 * a.width + t.column + column;
-      if constexpr (again) write(within(a, t, first + i), a.half + std::int64_t(t.row + first + i) * a.width + t.column + column, act[i]);
-      write(within(a, t, first + i), at, gate[i]);
-      write(within(a, t, first + i), at + a.width, up[i]);
-    }
-  }
-};
-
-// Every workers-th of the tile's groups of rows: the gradients of gate and up, the next group fetched before the last one is finished.
+// Every workers-th of the tile's groups of rows: the gradients of gate and up, the next group fetched while one is used.
 template <int n, bool again>
 __device__ __forceinline__ void make_gradients(const Args& a, const Tile& t, const LeftTile<tile_columns>& out, Barrier& full, int worker,
                                                int workers, int parity) {
-  const int column = threadIdx.x % 32 * 8;
+  const int column = threadIdx.x % 32 * 8, last = min(tile_rows, a.rows - t.row) - 1, step = workers * n;
   const bool inside = t.column + column < a.width;
-  Rows<n> now{}, next{};
-  if (inside) now.fetch(a, t, worker * n, column);
+  const int from = inside ? t.column + column : 0;
+  struct Rows {
+    uint4 gate[n], up[n];
+  } now, next;
+  const auto fetch = [&](Rows& rows, int first) {
+#pragma unroll
+    for (int i = 0; i < n; ++i) {
+      const char* const at = place(a.both, t.row + min(first + i, last), 4 * a.width, from);
+      rows.gate[i] = *reinterpret_cast<const uint4*>(at);
+      rows.up[i] = *reinterpret_cast<const uint4*>(at + 2 * a.width);
+    }
+  };
+  int first = worker * n;
+  const auto finish = [&](Rows& rows, Rows& behind) {  // false: it was the last
+    fetch(behind, first + step);
+#pragma unroll
+    for (int i = 0; i < n; ++i) {
+      uint4 &gate = rows.gate[i], &up = rows.up[i];
+      const bool wanted = inside && first + i <= last;
+      if constexpr (again) write(wanted, reinterpret_cast<bf16*>(place(a.half, t.row + first + i, 2 * a.width, from)), act_of(gate, up));
+      gradients(gate, up, left_at(out, first + i, column));
+      bf16* const at = reinterpret_cast<bf16*>(place(a.both, t.row + first + i, 4 * a.width, from));
+      write(wanted, at, gate);
+      write(wanted, at + a.width, up);
+    }
+    return (first += step) < tile_rows;
+  };
+  fetch(now, first);
   full.wait(parity);
-  if (!inside) return;
-#pragma unroll 1
-  for (int first = worker * n; first < tile_rows;) {
-    const int then = first + workers * n;
-    if (then < tile_rows) next.fetch(a, t, then, column);
-    now.template finish<again>(a, t, out, first, column);
-    now = next;
-    first = then;
-  }
+  while (finish(now, next) && finish(next, now)) {}
 }
 
 template <class Pass, int n, bool again>
@@ -249,7 +239,7 @@ __device__ __forceinline__ void use_tiles(const Args& a, Shared& s, const Walker
   }
 }
 
-template <class Pass, int n, bool again, CachePolicy keep_a = CachePolicy::normal, CachePolicy keep_b = CachePolicy::normal>
+template <class Pass, int n, bool again>
 __device__ __forceinline__ void run(const Args& a) {
   static_assert(sizeof(Shared) <= 227 * 1024);
   extern __shared__ __align__(1024) char memory[];
@@ -258,7 +248,7 @@ __device__ __forceinline__ void run(const Args& a) {
   if (walk.warp >= 4) {
     multiply<Pass, n, again>(a, s, walk, (walk.warp - 4) / 4);
   } else if (walk.warp == 0) {
-    if (threadIdx.x == 0) fetch<Pass, keep_a, keep_b>(a, s, walk);
+    if (threadIdx.x == 0) fetch<Pass>(a, s, walk);
   } else {
     use_tiles<Pass, n, again>(a, s, walk, walk.warp - 1);
   }

@@ -135,12 +135,12 @@ struct SwigluProduct {  // of x = gate and up beside each other, rounded to T as
     const Pack<float, own> g = widened(load<own>(gate)), u = widened(load<own>(gate + a.columns));
     Pack<float, own> y;
 #pragma unroll
-    for (int j = 0; j < own; ++j) y.at[j] = swiglu::product_of(g.at[j], u.at[j]);
+    for (int j = 0; j < own; ++j) y.at[j] = swiglu::product_of<T>(g.at[j], u.at[j]);
     words_of(rounded<T>(y), to[0]);
   }
   static __device__ float value(const Args<T>& a, int, std::int64_t row, int column) {
     const T* gate = a.x + row * 2 * a.columns + column;
-    return widened(rounded<T>(swiglu::product_of(widened(gate[0]), widened(gate[a.columns]))));
+    return widened(rounded<T>(swiglu::product_of<T>(widened(gate[0]), widened(gate[a.columns]))));
   }
 };
 
@@ -155,7 +155,7 @@ struct SwigluGradient {  // of x = gate and up beside each other and of dact, as
     Pack<float, own> dg, du;
 #pragma unroll
     for (int j = 0; j < own; ++j) {
-      const swiglu::ElementGradient e = swiglu::gradient_of(g.at[j], u.at[j], d.at[j]);
+      const swiglu::ElementGradient e = swiglu::gradient_of<T>(g.at[j], u.at[j], d.at[j]);
       dg.at[j] = e.gate, du.at[j] = e.up;
     }
     words_of(rounded<T>(dg), to[0]);
@@ -164,7 +164,7 @@ struct SwigluGradient {  // of x = gate and up beside each other and of dact, as
   static __device__ float value(const Args<T>& a, int tile, std::int64_t row, int column) {  // column: of gate's half, for both
     const int half = a.columns / 2;
     const T* gate = a.x + row * a.columns + column;
-    const auto e = swiglu::gradient_of(widened(gate[0]), widened(gate[half]), widened(a.dact[row * half + column]));
+    const auto e = swiglu::gradient_of<T>(widened(gate[0]), widened(gate[half]), widened(a.dact[row * half + column]));
     return widened(rounded<T>(tile ? e.up : e.gate));
   }
 };

@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(threads) swiglu_fwd(const __grid_constant__ Ar
     const int i = first + k * threads * vec;
     if (i >= a.width) return;
 #pragma unroll
-    for (int e = 0; e < vec; ++e) { g[k].at[e] = rounded<T>(product_of(widened(g[k].at[e]), widened(u[k].at[e]))); }
+    for (int e = 0; e < vec; ++e) { g[k].at[e] = rounded<T>(product_of<T>(widened(g[k].at[e]), widened(u[k].at[e]))); }
     store(a.out + row * a.width + i, g[k]);
   }
 }
@@ -64,10 +64,10 @@ __global__ void __launch_bounds__(threads) swiglu_bwd(const __grid_constant__ Ar
 #pragma unroll
     for (int e = 0; e < vec; ++e) {
       const float x = widened(g[k].at[e]), y = widened(u[k].at[e]);
-      const ElementGradient d_of = gradient_of(x, y, widened(d[k].at[e]));
+      const ElementGradient d_of = gradient_of<T>(x, y, widened(d[k].at[e]));
       u[k].at[e] = rounded<T>(d_of.up);
       g[k].at[e] = rounded<T>(d_of.gate);
-      d[k].at[e] = rounded<T>(product_of(x, y));
+      d[k].at[e] = rounded<T>(product_of<T>(x, y));
     }
     if (a.again) store(a.again + row * a.width + i, d[k]);
     store(dup + i, u[k]);
