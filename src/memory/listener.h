@@ -16,6 +16,7 @@ struct Sides {
 struct OnCard {
   int launches = 1;       // kernels, each begun after the one before
   double again = 0;       // bytes that are read a second time
+  double behind = 0;      // bytes that are moved behind a product's tiles, and hold its next ones up
   double in_turn = 0;     // operations in FP32 that do not run beside the others
   bool older = false;     // attention by kernels of an architecture before the card's own
   int tf32_products = 0;  // each product of FP32 is so many of tf32, whose ceiling limits them

@@ -13,9 +13,9 @@ namespace headroom::engine {
 // The numbers by which ops differ here.
 inline auto cost_of(const OpCall& s) {
   const auto& [m, n, k, batch] = s.cost.sides;
-  const auto& [launches, again, in_turn, older, tf32_products, units_us] = s.cost.on_card;
-  return std::tuple(s.cost.flops, s.cost.bytes, s.cost.link_bytes, s.times, m, n, k, batch, launches, again, in_turn, older, tf32_products,
-                    units_us, makes_weights(s), s.precision.dtype, s.precision.math, s.work, s.making);
+  const auto& [launches, again, behind, in_turn, older, tf32_products, units_us] = s.cost.on_card;
+  return std::tuple(s.cost.flops, s.cost.bytes, s.cost.link_bytes, s.times, m, n, k, batch, launches, again, behind, in_turn, older,
+                    tf32_products, units_us, makes_weights(s), s.precision.dtype, s.precision.math, s.work, s.making);
 }
 
 class Kinds {  // numbers different ops

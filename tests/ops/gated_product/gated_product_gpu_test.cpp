@@ -24,10 +24,10 @@ struct Layer {
   std::vector<Twin*> results() { return {&gate_up, &act, &dgate_up, &again}; }
 };
 
-class GatedProductGpu : public OnCard {
+class GatedProductGpu : public on_card::OnCard {
  protected:
   void SetUp() override {
-    OnCard::SetUp();
+    on_card::OnCard::SetUp();
     if (IsSkipped()) return;
     if (const Support s = supports({4096, 1280, 5120}, DType::bf16, device); !s.ok) GTEST_SKIP() << s.why;
   }
