@@ -4,7 +4,7 @@
 
 namespace headroom::swiglu {
 
-// 1 / (1 + e^-x). For 16-bit tensors by two MUFUs: an error below 2^-18 of it, where rounding to them leaves 2^-9 or 2^-12.
+// 1 / (1 + e^-x). For 16-bit tensors by two MUFUs: an error below 2^-17 of it, where rounding to them leaves 2^-9 or 2^-12.
 template <class T>
 __device__ inline float sigmoid(float x) {
   if constexpr (sizeof(T) > 2)
