@@ -10,11 +10,11 @@ void activate_backward(const FeedForward&, const Tensor& in, const Tensor& dact,
 
 struct Dense : InBlock {
   struct Saved : HalfSaved {
-    Tensor gate_up;      // [rows, 2 ffn], or [rows, ffn] without a gate
-    Scaled gate_up_fp8;  // kept instead of it (Keep::gate_up_fp8)
-    Tensor act;          // [rows, ffn]
+    Tensor gate_up;                               // [rows, 2 ffn], or [rows, ffn] without a gate
+    Scaled gate_up_fp8;                           // kept instead of it (Keep::gate_up_fp8)
+    Tensor act;                                   // [rows, ffn]
     bool act_kept = false, act_by_first = false;  // by_first: the first product makes it
-    Scaled act_fp8;  // transposed, as n_fp8
+    Scaled act_fp8;                               // transposed, as n_fp8
   };
   static constexpr HalfWords words{.module = "feed-forward",
                                    .norm = WeightRole::norm2,

@@ -20,7 +20,9 @@ __global__ void __launch_bounds__(threads, 1) gated_product_fwd_sm90(const __gri
 //   reads   dy once per 256 channels, W once per 256 rows (through TMA), gate_up once     writes  gate_up, and act where it is made again
 //   needs, limit   as forward     numerics  as forward: dact rounded to bf16, the gradients to the bits of swiglu_bwd
 template <bool again>
-__global__ void __launch_bounds__(threads, 1) gated_product_bwd_sm90(const __grid_constant__ Args a) { run<BackwardPass, 4, again>(a); }
+__global__ void __launch_bounds__(threads, 1) gated_product_bwd_sm90(const __grid_constant__ Args a) {
+  run<BackwardPass, 4, again>(a);
+}
 
 // [rows, columns] of a matrix whose columns are summed over: 64 of them, of `box` rows.
 Map terms_of(const Tensor& t, std::uint32_t box) {
@@ -36,7 +38,8 @@ void start(void (*kernel)(Args), Args a, const Sizes& s, Context& ctx) {
   if (a.tiles == 0) return;
   const int pairs = std::min(ctx.device.units / pair_blocks, a.tiles);
   launch(cuda_stream(ctx.stream), kernel,
-         {.blocks = unsigned(pairs * pair_blocks), .threads = unsigned(threads), .shared_bytes = sizeof(Shared), .cluster = pair_blocks}, a);
+         {.blocks = unsigned(pairs * pair_blocks), .threads = unsigned(threads), .shared_bytes = sizeof(Shared), .cluster = pair_blocks},
+         a);
 }
 
 }  // namespace
@@ -46,8 +49,9 @@ void forward_sm90(const Forward& f, Context& ctx) {
   const auto terms = std::uint64_t(s.terms), rows = std::uint64_t(s.rows), width = std::uint64_t(s.width);
   Args a{};
   a.a = terms_of(f.x, tile_rows);
-  a.b = make_map(f.w.data, MapType::bf16,
-                 {.rank = 3, .dim = {terms, width, 2}, .stride = {1, terms, width * terms}, .box = {panel_columns, ForwardPass::channels, 1}});
+  a.b = make_map(
+      f.w.data, MapType::bf16,
+      {.rank = 3, .dim = {terms, width, 2}, .stride = {1, terms, width * terms}, .box = {panel_columns, ForwardPass::channels, 1}});
   a.gate_up = make_map(f.gate_up.data, MapType::bf16,
                        {.rank = 3, .dim = {width, rows, 2}, .stride = {1, 2 * width, width}, .box = {panel_columns, 64, 1}});
   a.half = f.act.as<bf16>();

@@ -65,9 +65,7 @@ TEST_F(GatedProduct, IsMatmulAndSwigluToTheBit) {
         EXPECT_EQ(one.gate_up.bytes(), two.gate_up.bytes());
         EXPECT_EQ(one.act.bytes(), two.act.bytes());
         EXPECT_EQ(one.again.bytes(), two.again.bytes());
-        if (with_act) {
-          EXPECT_EQ(one.again.bytes(), one.act.bytes()) << "act again is act";
-        }
+        if (with_act) { EXPECT_EQ(one.again.bytes(), one.act.bytes()) << "act again is act"; }
       }
 }
 
