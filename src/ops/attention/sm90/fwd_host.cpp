@@ -271,12 +271,13 @@ double cap_longer(std::int64_t dim) { return dim <= 64 ? 1.85 : dim <= 128 ? 1.4
 
 double forward_us(const Problem& p, const Device& device) {
   if (p.lse_shape().count() == 0 || !on_timed_units(p, device)) return 0;
-  auto [each, sequences] = alike(p);
-  each.batch = std::max<std::int64_t>(1, std::llround(sequences));
+  const Alike like = alike(p);
+  Problem each = like.each;
+  each.batch = std::max<std::int64_t>(1, std::llround(like.sequences));
   const double us = with_shape<__nv_bfloat16>(each, device.units, [&]<class Tiles>(const Partition& partition) {
     return units_us<Tiles>(each, partition, device.units, pace_of<Tiles>());
   });
-  return us * sequences / double(each.batch) * (p.documents != 0 ? documents_longer(each.len_q) : 1) *
+  return us * like.sequences / double(each.batch) * (p.documents != 0 ? documents_longer(each.len_q) : 1) *
          (p.softcap != 0 ? cap_longer(std::max(p.head_dim, p.value_dim())) : 1);
 }
 
