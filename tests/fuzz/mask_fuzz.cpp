@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "ops/attention/mask.h"
+#include "ops/attention/mask_name.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace headroom::attention;

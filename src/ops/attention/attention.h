@@ -23,7 +23,7 @@
 #include "base/divide.h"
 #include "base/tensor.h"
 #include "ops/attention/fp8/fp8_layout.h"
-#include "ops/attention/mask.h"
+#include "ops/attention/mask_name.h"
 #include "ops/op.h"
 
 namespace headroom::attention {

@@ -2,9 +2,6 @@
 // never move left as i grows; kernels use this file and repeat none of its arithmetic.
 #pragma once
 #include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
 #include <type_traits>
 
 #ifdef __CUDACC__
@@ -35,10 +32,7 @@ struct Mask {  // as asked
   friend bool operator==(const Mask&, const Mask&) = default;
 };
 
-void check(const Mask&);                           // an Error (bad_argument) that says what is allowed
-std::string name_of(const Mask&);                  // one of mask_shapes, with numbers: "causal", "window:256+128"
-std::optional<Mask> mask_named(std::string_view);  // the inverse of name_of
-inline constexpr std::string_view mask_shapes[] = {"full", "causal", "window:W", "window:W+A", "causal:top-left", "window:W:top-left"};
+void check(const Mask&);  // an Error (bad_argument) that says what is allowed
 inline constexpr const char* mask_help = "full, causal, window:W, window:W+A (A positions ahead too); causal:top-left, window:W:top-left";
 
 // What a mask limits. A kernel that knows it at compile time checks only that.

@@ -1,7 +1,7 @@
 // A mask as a word of an option, of a row and of JSON.
 #pragma once
 #include "base/described.h"
-#include "ops/attention/mask.h"
+#include "ops/attention/mask_name.h"
 
 namespace headroom {
 

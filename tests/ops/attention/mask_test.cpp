@@ -1,4 +1,4 @@
-#include "ops/attention/mask.h"
+#include "ops/attention/mask_name.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,6 @@
 // One long pipeline per block: the step that finishes a tile of query rows already computes the first scores of the
 // next, so the tensor cores idle only at the very start and the very end.
 #pragma once
-#include <algorithm>
 
 #include "gpu/dependent_launch.cuh"
 #include "ops/attention/sm90/fwd_ends.cuh"
@@ -328,7 +327,7 @@ __global__ void __launch_bounds__((C::consumers + 1) * 128, 1) attention_fwd_sm9
 template <class C, Reach reach, bool capped>
 void start_forward(const ForwardArgs& a, int multiprocessors, cudaStream_t stream) {
   const bool clusters = C::way == Way::cluster;
-  const Grid grid{.blocks = clusters ? a.units : std::min(multiprocessors, a.units + a.tiles_asked),
+  const Grid grid{.blocks = clusters ? a.units : min(multiprocessors, a.units + a.tiles_asked),
                   .threads = (C::consumers + 1) * 128,
                   .shared_bytes = sizeof(Shared<C>),
                   .cluster = clusters ? a.blocks_of_tile : 1};

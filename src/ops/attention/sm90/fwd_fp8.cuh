@@ -3,7 +3,6 @@
 // Both products take k-major operands only, so V arrives transposed in blocks of 16 keys (fp8.h), its keys in the order in which an accumulator of
 // scores becomes the next product's operand: no shuffles.
 #pragma once
-#include <algorithm>
 
 #include "gpu/launch.cuh"
 #include "gpu/mma_fp8.cuh"
@@ -257,9 +256,7 @@ __global__ void __launch_bounds__((C::consumers + 1) * 128, 1) attention_fwd_sm9
 template <class C, Reach reach>
 void start_forward_fp8(const ForwardFp8Args& a, int multiprocessors, cudaStream_t stream) {
   launch(stream, attention_fwd_sm90_fp8<C, reach>,
-         {.blocks = std::min(multiprocessors, a.units + a.tiles_asked),
-          .threads = (C::consumers + 1) * 128,
-          .shared_bytes = sizeof(Shared<C>)},
+         {.blocks = min(multiprocessors, a.units + a.tiles_asked), .threads = (C::consumers + 1) * 128, .shared_bytes = sizeof(Shared<C>)},
          a);
 }
 
