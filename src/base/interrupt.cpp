@@ -52,6 +52,8 @@ void listen_for_signals() {
 
 bool interrupted() { return asked_by != 0; }
 
+int interrupting_signal() { return asked_by; }
+
 std::string stopped_by() {
   switch (asked_by) {
     case 0: return "stopped by a signal to another process";

@@ -10,7 +10,8 @@ namespace headroom {
 
 void listen_for_signals();
 bool interrupted();
-std::string stopped_by();  // "stopped by Ctrl-C", "stopped by SIGTERM"; another rank's signal is not known by its name
+int interrupting_signal();  // the first one; 0: none came
+std::string stopped_by();   // "stopped by Ctrl-C", "stopped by SIGTERM"; another rank's signal is not known by its name
 
 // An Error (interrupted) for work that has nothing to keep. A check() with stopped_by() among its parts would read the signal before it asks for one.
 void stop_if_interrupted(std::string_view when = "; nothing was kept");

@@ -24,6 +24,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/interrupt.h"
 
 extern char** environ;
 
@@ -59,6 +60,7 @@ class HandedOn {
       sigaction(all[i], nullptr, &before_[i]);
       if (before_[i].sa_handler != SIG_IGN) sigaction(all[i], &action, nullptr);  // else the program inherits that it is ignored
     }
+    if (const int earlier = interrupting_signal()) launched_asked = earlier;  // it came before these handlers were there
   }
   ~HandedOn() {
     for (std::size_t i = 0; i < all.size(); ++i) sigaction(all[i], &before_[i], nullptr);
@@ -179,6 +181,7 @@ Ended watched_to_its_end(const Launch& l) {
   Pipe pipe(bool(l.output));
   const pid_t child = started(l, arguments.data(), environment.data(), pipe);
   pipe.write = {};
+  if (launched_asked) kill(child, launched_asked);  // who asked before there was a child means it, too
   int status = 0;
   rusage used{};
   std::optional<Clock::time_point> asked_to_end;
@@ -210,7 +213,7 @@ Ended watched_to_its_end(const Launch& l) {
 
 Ended launch(const Launch& l) {
   Ended e = watched_to_its_end(l);
-  if (e.asked && l.stops_us) std::raise(launched_asked);
+  if (e.asked && l.stops_us && !interrupted()) std::raise(launched_asked);
   return e;
 }
 

@@ -65,13 +65,6 @@ class Comm : public Program {
     }
     return child;
   }
-  static int ended_within(pid_t pid, std::chrono::seconds limit) {  // its wait status; −1: it still runs
-    for (const auto until = Clock::now() + limit; Clock::now() < until; std::this_thread::sleep_for(std::chrono::milliseconds(10))) {
-      int status = 0;
-      if (waitpid(pid, &status, WNOHANG) == pid) return status;
-    }
-    return -1;
-  }
   // Every call of every size once, all of them right.
   void expect_rows(const Json& rows, int ranks, const std::string& backend, std::size_t count) const {
     ASSERT_EQ(rows.size(), count);

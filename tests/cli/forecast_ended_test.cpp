@@ -112,6 +112,22 @@ TEST_F(Forecast, WhatWasStoppedOrFailedIsNotKnownToFit) {
   EXPECT_TRUE(json("--device h100", "batch=2 fails", 1)["fits"].is_null());
 }
 
+// Also while it makes its folder and has not started the program yet: then nobody has told the program.
+TEST_F(Forecast, CtrlCAtAnyMomentEndsIt) {
+  int while_listening = 0;
+  for (int milliseconds = 0; milliseconds <= 90; milliseconds += 3) {
+    const pid_t child = start({"forecast", "--device", "h100", "--db", db_, "--", HEADROOM_LIKE_TORCH, "batch=8", "spins"}, true);
+    std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+    kill(child, SIGINT);
+    const int status = ended_within(child, std::chrono::seconds(60));
+    ASSERT_NE(status, -1) << "SIGINT after " << milliseconds << " ms was lost";
+    const bool before_it_listened = WIFSIGNALED(status) && WTERMSIG(status) == SIGINT;
+    EXPECT_TRUE(before_it_listened || (WIFEXITED(status) && WEXITSTATUS(status) == 1)) << status << text_of(at("err"));
+    while_listening += !before_it_listened;
+  }
+  EXPECT_GT(while_listening, 0);
+}
+
 TEST_F(Forecast, StoppedBeforeItUsedACardIsSaid) {
   const pid_t child = start({"forecast", "--device", "h100", "--db", db_, "--", "sh", "-c", "echo begun >&2; sleep 60"}, true);
   for (int i = 0; i < 300 && text_of(at("err")).find("begun") == std::string::npos; ++i)

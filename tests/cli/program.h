@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -13,6 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/device.h"
@@ -67,6 +69,8 @@ class Program : public testing::Test {
     std::vector<char*> argv;
     for (auto& w : words) argv.push_back(w.data());
     argv.push_back(nullptr);
+    if (caught)
+      for (const char* file : {"out", "err"}) fs::remove(at(file));  // what an earlier one said is not this one's
     const pid_t child = fork();
     if (child == 0) {
       for (int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, SIG_DFL);  // whatever started the tests ignores
@@ -77,6 +81,15 @@ class Program : public testing::Test {
       execv(argv[0], argv.data()), _exit(127);
     }
     return child;
+  }
+
+  static int ended_within(pid_t pid, std::chrono::seconds limit) {  // its wait status; −1: it still ran, and is killed
+    using Clock = std::chrono::steady_clock;
+    int status = 0;
+    for (const auto until = Clock::now() + limit; Clock::now() < until; std::this_thread::sleep_for(std::chrono::milliseconds(10)))
+      if (waitpid(pid, &status, WNOHANG) == pid) return status;
+    kill(pid, SIGKILL), waitpid(pid, &status, 0);
+    return -1;
   }
 
   // A line of the shell in which $H is the program; its own words and code, with what the line redirects left to it.
