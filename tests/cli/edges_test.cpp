@@ -27,7 +27,7 @@ class Edges : public Program {
     r.finish_run(run);
   }
   void put_text(std::size_t bytes = 4000) const { put("text.txt", std::string(bytes / 2, 'a') + std::string(bytes / 2, 'b')); }
-  static constexpr const char* train = "$H train --text text.txt --layers 1 --width 32 --heads 2 --len 32 --batch 2 ";
+  static constexpr const char* train = "$H train --device cpu --text text.txt --layers 1 --width 32 --heads 2 --len 32 --batch 2 ";
 };
 
 TEST_F(Edges, AnEmptyFileBecomesAStore) {
@@ -449,9 +449,9 @@ TEST_F(Edges, SchedulersSignalsSaveTheTraining) {
   put_text();
   for (const int signal : {SIGTERM, SIGHUP}) {
     const std::string save = at("run" + std::to_string(signal));
-    const pid_t child =
-        start({"train",   "--text", at("text.txt"), "--layers", "1",       "--width", "32",     "--heads", "2",     "--len",         "32",
-               "--batch", "2",      "--steps",      "1000000",  "--every", "1000000", "--save", save,      "--out", at("train.json")});
+    const pid_t child = start({"train",   "--device", "cpu",   "--text", at("text.txt"),  "--layers", "1",       "--width", "32",
+                               "--heads", "2",        "--len", "32",     "--batch",       "2",        "--steps", "1000000", "--every",
+                               "1000000", "--save",   save,    "--out",  at("train.json")});
     std::this_thread::sleep_for(std::chrono::milliseconds(700));
     for (int twin = 0; twin < 2; ++twin) kill(child, signal);  // as timeout(1) sends it
     int status = 0;

@@ -44,7 +44,7 @@ TEST_F(ModelProgram, TrainingFindsTheLevelsThatFit) {
 
 TEST_F(ModelProgram, AStepTakesWhatWasForecastAndOneThatDoesNotFitIsARow) {
   keep_ceilings(1e15);
-  const Json j = answer("step --len 16,32 --precision fp32,bf16 --steps 2 --warmup 1" + small_model);
+  const Json j = answer("step --device cpu --len 16,32 --precision fp32,bf16 --steps 2 --warmup 1" + small_model);
   ASSERT_EQ(j["rows"].size(), 12u);
   for (const Json& row : j["rows"]) {
     EXPECT_EQ(row["status"], "ok") << row;
@@ -58,7 +58,7 @@ TEST_F(ModelProgram, AStepTakesWhatWasForecastAndOneThatDoesNotFitIsARow) {
   EXPECT_EQ(mixed["rows"][0]["status"], "refused");
   EXPECT_NE(mixed["rows"][0]["why"].get<std::string>().find("tf32 needs a GPU"), std::string::npos) << mixed["rows"][0];
   EXPECT_EQ(mixed["rows"][3]["status"], "ok") << "the others are timed all the same";
-  const Json refused = answer("step --len 16 --memory 0.0001 --steps 1" + small_model, 3);
+  const Json refused = answer("step --device cpu --len 16 --memory 0.0001 --steps 1" + small_model, 3);
   for (const Json& row : refused["rows"]) {
     EXPECT_EQ(row["status"], "oom");
     EXPECT_NE(row["why"].get<std::string>().find("could not be allocated"), std::string::npos) << row;

@@ -130,7 +130,7 @@ TEST_F(Profile, RefusesWhatMakesNoSense) {
   refused("profile step --precision fp32,bf16 --len 16", 2, "takes one value");
   refused("profile step --phase sideways", 2, "there is no 'sideways'");
   refused("profile attention --variant none", 2, "there is no 'none'; choose from");
-  refused("profile attention --variant plain,flash_sm90 --len 16 --db " + db_, 1, "flash_sm90 does not serve");
+  refused("profile attention --device cpu --variant plain,flash_sm90 --len 16 --db " + db_, 1, "flash_sm90 does not serve");
   EXPECT_FALSE(fs::exists(db_)) << "it is said before the first of them is run";
   refused("profile step --trace /no/such/folder/t.json", 2, "there is no directory");
 }

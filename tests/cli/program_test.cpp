@@ -13,7 +13,7 @@
 namespace headroom {
 namespace {
 
-const std::string tiny = "attention --batch 1 --dim 16 --len 16,32 --warmup 0 --steps 2 ";
+const std::string tiny = "attention --device cpu --batch 1 --dim 16 --len 16,32 --warmup 0 --steps 2 ";
 
 TEST_F(Program, BadInputGetsOneLineThatSaysWhatIsAllowed) {
   refused("atention", 2, "did you mean 'attention'?");

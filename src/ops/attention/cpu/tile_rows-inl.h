@@ -44,8 +44,8 @@ void widen_rows(const Rows& from, std::int64_t row, std::int64_t rows, std::int6
         const hn::RebindToUnsigned<decltype(d32)> u32;
         const auto wide = hn::PromoteTo(u32, hn::LoadU(d16, reinterpret_cast<const std::uint16_t*>(at + d)));
         hn::StoreU(hn::BitCast(d32, hn::ShiftLeft<16>(wide)), d32, to + i * pitch + d);
-      } else if constexpr (HWY_TARGET == HWY_SCALAR) {  // one at a time; Highway's own way in software takes infinity for 65536
-        to[i * pitch + d] = widen(at[d]);
+      } else if constexpr (HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128) {  // Highway's way in software takes infinity for 65536
+        for (std::int64_t lane = 0; lane < step; ++lane) to[i * pitch + d + lane] = widen(at[d + lane]);
       } else {
         const hn::Rebind<hwy::float16_t, decltype(d32)> d16;
         hn::StoreU(hn::PromoteTo(d32, hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(at + d))), d32, to + i * pitch + d);
