@@ -34,7 +34,7 @@ template <class Pass>
 void start(void (*kernel)(Args), Args a, const Sizes& s, Context& ctx) {
   a.rows = int(s.rows), a.width = int(s.width), a.sum = int(s.terms);
   const int high = ceil_div(a.rows, tile_rows * pair_blocks), wide = ceil_div(a.width, Pass::channels);
-  a.group = std::min(high, rows_walked_together), a.tiles = high * wide;
+  a.tiles = high * wide;
   if (a.tiles == 0) return;
   const int pairs = std::min(ctx.device.units / pair_blocks, a.tiles);
   launch(cuda_stream(ctx.stream), kernel,

@@ -16,7 +16,6 @@ namespace headroom::gated_product {
 
 using T = __nv_bfloat16;
 constexpr int tile_rows = 128, tile_columns = 256, depth = 64, stages = 3, threads = 384;  // of a block; depth: of the sum, of a stage
-constexpr int rows_walked_together = 1 << 20;                                              // tiles of pairs: all
 constexpr int users = 3;                                                                   // warps that use the tile left
 
 struct Shared {
@@ -31,17 +30,16 @@ struct Args {
   Map a, b, gate_up;     // gate_up: forward, written
   bf16 *half, *both;     // act, written, or null; backward: gate_up, overwritten
   int rows, width, sum;  // width: channels; sum: what is summed over
-  int group, tiles;      // group: rows of tiles of pairs that are walked together, column by column, so that L2 serves their operands
+  int tiles;
 };
 
 struct Tile {
   int row, column;  // of this block; column: channel
 };
-template <int channels>
+template <int channels>  // of pairs: a column of tiles after the other, so that L2 serves B to all rows
 __device__ __forceinline__ Tile tile_of(const Args& a, int number, int rank) {
-  const int high = ceil_div(a.rows, tile_rows * pair_blocks), wide = ceil_div(a.width, channels), of_group = a.group * wide;
-  const int top = number / of_group * a.group, n = number % of_group, tall = min(a.group, high - top);
-  return {((top + n % tall) * pair_blocks + rank) * tile_rows, n / tall * channels};
+  const int high = ceil_div(a.rows, tile_rows * pair_blocks);
+  return {(number % high * pair_blocks + rank) * tile_rows, number / high * channels};
 }
 
 // How a pass uses a tile. channels: of a tile; b_of: how B is stored.
