@@ -211,13 +211,8 @@ __device__ inline float exp2_fast(float x) {  // MUFU: 16 results a cycle and SM
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
-__device__ inline float reciprocal_fast(float x) {  // MUFU; 1 ulp; flushes denormals
-  float y;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
 
-// 1/x and 1/√x within 1 ulp, denormals as zero: first step of a correctly rounded division or root.
+// 1/x and 1/√x within 1 ulp, denormals as zero (MUFU); also the first step of a correctly rounded division or root.
 __device__ inline float reciprocal_near(float x) {
   float y;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));

@@ -108,14 +108,17 @@ double joules_a_flop(Precision p) {
   }
 }
 
-// A product of two matrices: its sums run beside memory, but for what is moved behind its tiles (bench/lab/gated_product.md).
+// A product of two matrices: its sums run beside memory, but for what is moved behind its tiles, which takes so many times as long as a
+// copy (bench/lab/gated_product.md).
+constexpr double behind_forward = 2, behind_backward = 0.8;
 Taken product(const OpCall& op, const Recipe& r, double bytes_a_us, int units) {
   constexpr double beside = 2.65;
   const Sides& s = op.cost.sides;
   const Products p = products_of(op, r, makes_weights(op));
-  const double waves = remembered_waves_us(s, p, units), memory = (op.cost.bytes - op.cost.on_card.behind) * p.over_memory / bytes_a_us,
-               both = sum_of_powers(waves, memory, beside), behind = op.cost.on_card.behind / bytes_a_us;
-  return {(p.begin_us + both + (op.making == Making::gradients ? 0.8 : 2.0) * behind) / 1e3, both / 1e3 * std::pow(waves / both, beside)};
+  const double moved = op.cost.on_card.behind, share = op.making == Making::gradients ? behind_backward : behind_forward,
+               waves = remembered_waves_us(s, p, units), memory = (op.cost.bytes - moved) * p.over_memory / bytes_a_us,
+               both = sum_of_powers(waves, memory, beside);
+  return {(p.begin_us + both + share * moved / bytes_a_us) / 1e3, both / 1e3 * std::pow(waves / both, beside)};
 }
 
 // A product that updates its weights: moments are read and written behind each tile's sums.

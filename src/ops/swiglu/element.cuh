@@ -10,7 +10,7 @@ __device__ inline float sigmoid(float x) {
   if constexpr (sizeof(T) > 2)
     return __fdividef(1.0f, 1.0f + expf(-x));
   else
-    return reciprocal_fast(1.0f + exp2_fast(-1.44269504f * x));
+    return reciprocal_near(1.0f + exp2_fast(-1.44269504f * x));
 }
 
 template <class T>
