@@ -255,6 +255,9 @@ TEST_F(ModelProgram, LatentsAreDividedBySequences) {
       << heads["answer"];
   EXPECT_NE(heads["answer"].get<std::string>().find("(--gpus 8 --attention-by sequences)"), std::string::npos) << heads["answer"];
   EXPECT_GT(sequences["rows"][0]["tokens_per_s_at_most"], heads["rows"][0]["tokens_per_s_at_most"]);
+  for (const char* command : {"memory model", "plan"})
+    refused(command + std::string(" --phase inference --model deepseek-v3 --device h200 --batch 1 --attention-by sequences"), 2,
+            "say with --gpus");
 }
 
 // Where nothing is said: bf16 and flash attention on a GPU, FP32 on a CPU; the machine is the same for our step and for PyTorch's.

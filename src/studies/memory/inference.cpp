@@ -29,6 +29,11 @@ engine::KeyHeads key_heads_of(const ModelMemory& m) {
 }
 engine::Decoder share_of(const ModelMemory& m) { return engine::share_of(m.model, m.ranks.count, key_heads_of(m)); }
 
+void check_shared(const ModelMemory& m) {
+  check(m.ranks.count > 1 || m.serving.attention_by == engine::AttentionBy::heads, Code::bad_argument,
+        "--attention-by sequences shares sequences out over several GPUs; say with --gpus how many");
+}
+
 bool has_latents(const engine::Decoder& d) {
   return std::ranges::any_of(d.layers, [](const auto& l) { return l.attention.latent(); });
 }
@@ -355,6 +360,7 @@ InferenceBytes inference_bytes(const ModelMemory& m, std::int64_t batch, std::in
 }
 
 Outcome memory_inference(const ModelMemory& m) {
+  check_shared(m);
   const Room room = room_of(m.device, m.memory_bytes, m.ranks.count, RunBy::pytorch);
   const engine::Decoder& d = m.model;
   std::vector<InferenceRow> rows;
@@ -394,6 +400,7 @@ void check_levers_of_inference(const engine::LeverLists& asked, const engine::Le
 }
 
 Outcome plan_inference(const ModelMemory& m, std::int64_t most_len) {
+  check_shared(m);
   const Room room = room_of(m.device, m.memory_bytes, m.ranks.count, RunBy::pytorch);
   const engine::Decoder& d = m.model;
   const std::int64_t batch = m.batches.at(0), asked_len = m.lens.at(0);
