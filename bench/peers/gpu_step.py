@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 """A language model's training step on one GPU: PyTorch eager, torch.compile and headroom, in turns on one card, and their ratios.
 
+Modes: eager; compile, as torch.compile is by default; graphs, torch.compile(mode="reduce-overhead"), which replays CUDA graphs, with cuDNN's attention.
+
 The model is the same: RMSNorm, rotary positions, causal attention, SwiGLU, untied head, vocabulary 10 000, AdamW (fused) on FP32
 weights, autocast to bf16, no clipping in PyTorch (headroom's step clips by the global norm). PyTorch's peak is
 torch.cuda.max_memory_allocated of a step; headroom's is its arena's, forecast and ledger being equal. Times are means of a round's steps
-after three that do not count; of several rounds the median counts. A model of PyTorch's is compiled once, in a process of its own, which
-keeps its weights and moments on the card between the rounds; it leaves the card before ours begins where there is one round.
+after three that do not count; of several rounds the median counts. A model of PyTorch's is compiled in a process of its own, which keeps
+its weights and moments on the card between the rounds. It leaves the card before ours begins where there is one round, or where it keeps more than a
+quarter of the card (the pools of CUDA graphs); its next round then begins anew, from inductor's cache. Bytes of graphs are what the process reserved.
 
     python3 bench/peers/gpu_step.py [--headroom build/release/headroom] [--models small,large,2.7B] [--len 1024] [--batch 4]
-                                    [--modes eager,compile] [--rounds 2] [--steps 10] [--ahead SECONDS] [--out FILE] [--cells FILE.csv]
+                                    [--modes eager,compile,graphs] [--rounds 2] [--steps 10] [--ahead SECONDS] [--out FILE] [--cells FILE.csv]
     python3 bench/peers/gpu_step.py --only-compile     # measures nothing; a later run compiles from inductor's cache
 """
 import argparse
@@ -30,6 +33,7 @@ PRESETS = {  # width, ffn, layers, heads: src/engine/model/models.cpp
     "small": (768, 3072, 12, 12), "medium": (1024, 4096, 24, 16), "large": (1280, 5120, 36, 20),
     "xl": (1600, 6400, 48, 25), "2.7B": (2560, 10240, 32, 32)}
 VOCAB = 10000
+WORDS = {"eager": "eager", "compile": "compile", "graphs": "compile, CUDA graphs"}
 
 
 class Norm(nn.Module):
@@ -109,7 +113,11 @@ def serve(preset, mode, a, pipe):
         with torch.device("cuda"):
             model = Model(preset, a.len)
             tokens, targets = torch.randint(VOCAB, (2, a.batch, a.len))
-        step, warm = steps_of(model, torch.compile(model) if mode == "compile" else model, tokens, targets)
+        if mode == "graphs":
+            for other in ("flash", "mem_efficient", "math"):
+                getattr(torch.backends.cuda, f"enable_{other}_sdp")(False)
+        run = {"eager": lambda m: m, "compile": torch.compile, "graphs": lambda m: torch.compile(m, mode="reduce-overhead")}[mode](model)
+        step, warm = steps_of(model, run, tokens, targets)
         begin = time.monotonic()
         warm(2)
         torch.cuda.empty_cache()
@@ -125,18 +133,26 @@ def serve(preset, mode, a, pipe):
                 stop.record()
                 stop.synchronize()
                 times.append(start.elapsed_time(stop))
-            peak = torch.cuda.max_memory_allocated()
+            peak = torch.cuda.max_memory_reserved() if mode == "graphs" else torch.cuda.max_memory_allocated()
             torch.cuda.empty_cache()
-            pipe.send((statistics.mean(times), peak))
+            stays = torch.cuda.memory_reserved() <= torch.cuda.mem_get_info()[1] / 4
+            pipe.send((statistics.mean(times), peak, stays))
+            if not stays:
+                return
     except Exception as e:  # whatever it was, it becomes the row's words
         pipe.send((None, str(e).splitlines()[0][:200]))
 
 
 class Peer:
-    def __init__(self, preset, mode, a):
+    """A model of PyTorch's in a process that begins when it is first needed, and again after it had to leave the card."""
+
+    def __init__(self, *what):
+        self.what, self.process = what, None
+
+    def begin(self):
         self.words = None
         self.pipe, theirs = multiprocessing.Pipe()
-        self.process = multiprocessing.Process(target=serve, args=(preset, mode, a, theirs))
+        self.process = multiprocessing.Process(target=serve, args=(*self.what, theirs))
         self.process.start()
         theirs.close()
 
@@ -147,6 +163,8 @@ class Peer:
             return None, "PyTorch's process ended"
 
     def ready(self, seconds=None):
+        if self.process is None:
+            self.begin()
         if self.words is None and self.pipe.poll(seconds):
             self.words = self.hear()
         return self.words
@@ -154,15 +172,20 @@ class Peer:
     def round(self):
         if isinstance(self.ready(), str):
             self.pipe.send("round")
-            result = self.hear()
-            if result[0] is not None:
-                return result
-            self.words = result
+            self.words = self.hear()
+            if self.words[0] is not None:
+                ms, peak, stays = self.words
+                self.words = "ready"
+                if not stays:
+                    self.end()
+                return ms, peak
         return self.words
 
     def end(self):
-        self.process.terminate()
-        self.process.join()
+        if self.process is not None:
+            self.process.terminate()
+            self.process.join()
+            self.process = None
 
 
 def headroom(preset, a, more):
@@ -201,21 +224,23 @@ def main():
     ours = [""] + (a.ours or []) + [f"--masters halves --update during --gradients {x}" for x in (a.gradients or "").split(",") if x]
     print(f"torch {torch.__version__}, {torch.cuda.get_device_name()}, batch {a.batch}, len {a.len}, bf16", flush=True)
     mode_of_peer = a.modes.split(",")[-1]  # the one that ratios are against
-    peer = f"torch {mode_of_peer}"
+    peer = f"torch {WORDS[mode_of_peer]}"
     rows, cells = [], Cells(a.cells)
 
-    def begin(preset):
-        return {f"torch {mode}": Peer(preset, mode, a) for mode in a.modes.split(",")}
+    def peers_of(preset):
+        return {f"torch {WORDS[mode]}": Peer(preset, mode, a) for mode in a.modes.split(",")}
 
-    ahead = {preset: begin(preset) for preset in a.models.split(",")} if a.ahead or a.only_compile else {}
+    ahead = {preset: peers_of(preset) for preset in a.models.split(",")} if a.ahead or a.only_compile else {}
     until = time.monotonic() + (a.ahead or 3600)
+    for one in [one for peers in ahead.values() for one in peers.values()]:
+        one.begin()
     for preset, peers in ahead.items():
         for who, one in peers.items():
             print(f"{preset:6} {who}: {one.ready(max(0, until - time.monotonic())) or 'still compiling'}", flush=True)
     if a.only_compile:
         return [one.end() for peers in ahead.values() for one in peers.values()]
     for preset in a.models.split(","):
-        peers = ahead.get(preset) or begin(preset)
+        peers = ahead.get(preset) or peers_of(preset)
         seen = {}
         for _ in range(a.rounds):
             for who, one in peers.items():

@@ -69,9 +69,14 @@ TEST_F(Readme, SpeedsAreThoseOfTheCardsFile) {
     EXPECT_NE(row("attention, causal").find(said), std::string::npos) << "README is stale: " << said;
     std::string steps;
     for (const std::string model : {"small", "large", "2.7B"}) {
-      double best = 0;
+      std::map<std::string, double> beside_the_fastest;  // of a cell's peers
       for (const auto& c : studies::cells_of(run.rows("step-peers")))
-        if (c.cell.find(" " + model + " ") != std::string::npos) best = std::max(best, c.ratio().value_or(0));
+        if (const auto ratio = c.ratio(); ratio && c.cell.find(" " + model + " ") != std::string::npos) {
+          double& lowest = beside_the_fastest.emplace(c.cell, *ratio).first->second;
+          lowest = std::min(lowest, *ratio);
+        }
+      double best = 0;
+      for (const auto& [cell, ratio] : beside_the_fastest) best = std::max(best, ratio);
       steps += (steps.empty() ? "" : " · ") + (best > 0 ? fmt::format("{:.2f}", best) : "not measured");
     }
     EXPECT_NE(row("[training step]").find(steps), std::string::npos) << "README is stale: " << steps;

@@ -67,9 +67,9 @@ std::vector<BenchTable> tables_of_gpu(int gpus, bool quick) {
                   "causal --seconds 0.3"),
        "rows", quick ? 0.3 : 2, true},
       {"step-peers", "Training steps beside torch.compile", "docs/performance.md",
-       words_of(fmt::format("python3 bench/peers/gpu_step.py --models small,large,2.7B --modes compile --gradients {} --rounds {}",
-                            quick ? "none" : "half,none", quick ? 1 : 3)),
-       "rows", quick ? 4.0 : 8}};
+       words_of(fmt::format("python3 bench/peers/gpu_step.py --models small,large,2.7B --modes {} --gradients {} --rounds {}",
+                            quick ? "graphs" : "compile,graphs", quick ? "none" : "half,none", quick ? 1 : 3)),
+       "rows", quick ? 4.0 : 10}};
   if (gpus > 1)
     all.push_back({"comm", "Collectives between the GPUs", "docs/several-gpus.md",
                    words_of(fmt::format("headroom comm --device cuda --gpus {}", gpus)), "comm", quick ? 0.5 : 1});
