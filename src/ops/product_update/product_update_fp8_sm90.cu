@@ -78,10 +78,9 @@ __device__ __forceinline__ void multiply(const Args& a, Shared& s, const Walker&
     for (float& x : sum) x = 0;
     const float* const of_dy = along_tokens ? t.w->dy_scale + std::int64_t(t.row / depth) * t.w->dy_scale_step : nullptr;
     const int steps = ceil_div(t.w->tokens, depth);  // tokens past the end arrive as zeros
-    float dy_next = along_tokens ? __ldg(of_dy) : 1;
+    const auto dy_at = [&](int step) { return along_tokens && step < steps ? __ldg(of_dy + step) : 1.f; };
+    float dy_here = dy_at(lane), dy_next = dy_at(32 + lane);  // lane l: of step 32 i + l; a load a step would be waited for within it
     for (int step = 0; step < steps; ++step, turn.next()) {
-      const float dy = dy_next;
-      if (along_tokens && step + 1 < steps) dy_next = __ldg(of_dy + step + 1);
       s.rings.full[turn.stage].wait_awake(turn.parity);
       const int at = offset(s.stage) + turn.stage * int(sizeof s.stage[0]);
       mma_fence();
@@ -92,8 +91,10 @@ __device__ __forceinline__ void multiply(const Args& a, Shared& s, const Walker&
       mma_commit();
       float scale[2] = {1, 1};
       if constexpr (along_tokens) {
+        const float dy = __shfl_sync(~0u, dy_here, step % 32);
         for (int r = 0; r < 2; ++r) scale[r] = s.x_scale[turn.stage][row_here + 8 * r] * dy;
         s.x_scale_read[turn.stage].arrive();
+        if (step % 32 == 31) dy_here = dy_next, dy_next = dy_at(step + 33 + lane);
       }
       mma_wait<0>();
       pin(part);
