@@ -84,6 +84,16 @@ TEST_F(DryLibrary, ARuntimeThatIsLoadedByItsNameIsAnsweredToo) {
   EXPECT_EQ(status, 0);
 }
 
+TEST_F(DryLibrary, ARuntimeWithinALibraryIsNamedButWithinTheCompiler) {
+  const fs::path compiler = fs::path(folder) / "libnvrtc.so.13";
+  fs::copy_file(HEADROOM_DRY_NAMED, compiler);
+  run("begins", {"NAMED_LIBRARY=" + compiler.string()});
+  EXPECT_EQ(noted(dry::Said::static_runtime), std::set<std::string>{});
+  run("begins", {std::string("NAMED_LIBRARY=") + HEADROOM_DRY_NAMED});
+  EXPECT_EQ(noted(dry::Said::static_runtime), std::set<std::string>{HEADROOM_DRY_NAMED});
+  EXPECT_EQ(noted(dry::Said::refused), std::set<std::string>{}) << "NVIDIA's libraries ask for what a driver need not have";
+}
+
 TEST_F(DryLibrary, FreeNeighboursInAPoolAreOne) { EXPECT_EQ(run("pool"), (Numbers{32, 1, 32, 96, 65, 0})); }
 
 TEST_F(DryLibrary, OtherProgramsTakeTheirShare) {
@@ -131,13 +141,16 @@ TEST_F(DryLibrary, TheDriverCountsPagesAndNoAddresses) {
 }
 
 TEST_F(DryLibrary, WhatIsOnlyAcceptedIsNamed) {
-  EXPECT_EQ(run("libraries"), (Numbers{0, 0, 0, 0, 0, 0, 801, 15}));
+  EXPECT_EQ(run("libraries"), (Numbers{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 801, 15}));
   EXPECT_EQ(noted(dry::Said::accepted), std::set<std::string>{"cudnnPoolingForward"});
   EXPECT_EQ(noted(dry::Said::no_workspace), std::set<std::string>{"cusolverDnSgeqrf_bufferSize"});
   EXPECT_EQ(noted(dry::Said::refused), std::set<std::string>{"cudaGraphicsUnmapResources"});
   const auto products = recorded<dry::Product>();
   ASSERT_EQ(products.size(), 1u);
   EXPECT_EQ(products[0].m * 1000000 + products[0].n * 1000 + products[0].k, 128256512);
+  const auto marks = recorded<dry::Mark>();
+  ASSERT_EQ(marks.size(), 2u) << "each workspace once";
+  EXPECT_NE(marks[0].value, marks[1].value);
 }
 
 TEST_F(DryLibrary, RecurrentLayersHaveWeightsInOrderAndScratch) {

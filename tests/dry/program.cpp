@@ -235,6 +235,8 @@ void driver() {
 void libraries() {
   void *blas = nullptr, *dnn = nullptr;
   print(call("cublasCreate_v2", &blas));
+  for (char* const workspace : {allocate(mib), allocate(mib)})  // as PyTorch: before every product
+    for (int i = 0; i < 2; ++i) print(call("cublasSetWorkspace_v2", blas, static_cast<void*>(workspace), std::size_t(mib)));
   const float one = 1;
   print(call("cublasSgemm_v2", blas, 0, 0, 128, 256, 512, &one, nullptr, 128, nullptr, 512, &one, nullptr, 128));
   int words = -1;
@@ -499,6 +501,12 @@ void named() {  // the runtime by its own name, not by the program's links
   print(dlsym(RTLD_NEXT, "cudaOnlyThere") != nullptr);  // the program's own place in the order: it comes before every library
 }
 
+void begins() {  // a library with a runtime inside
+  void* const library = dlopen(std::getenv("NAMED_LIBRARY"), RTLD_NOW);
+  if (!library) std::exit(70);
+  reinterpret_cast<void (*)()>(dlsym(library, "cudaOfTheDriver"))();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -522,6 +530,7 @@ int main(int argc, char** argv) {
       {"speed", speed},
       {"pool", pool},
       {"named", named},
+      {"begins", begins},
       {"smi", smi},
   };
   const auto word = words.find(argc > 1 ? argv[1] : "");

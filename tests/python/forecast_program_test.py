@@ -57,6 +57,30 @@ class Program(ProgramForecasts):
         self.assertGreaterEqual(saved, 4 * 8 * 1024 * 512 * 4 * 9)  # each block: x, up's result, gelu's
         self.assertTrue(any(row["line"].endswith("step.py:12") for row in answer["saved"]), answer["saved"])
 
+    def test_an_evaluation_under_autocast_is_one_and_a_workspace_no_gradient(self):
+        """Autocast records gradients of its copies of weights, in an evaluation too. cuBLAS's workspace of autograd's thread is made in a backward pass."""
+        program = self.file("evaluates.py", """
+            import torch
+            from torch import nn
+            net = nn.Sequential(nn.Linear(256, 1024), nn.ReLU(), nn.Linear(1024, 256)).cuda()
+            optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+            for _ in range(3):
+                with torch.autocast("cuda", torch.bfloat16):
+                    net(torch.randn(64, 256, device="cuda")).float().square().mean().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+                with torch.no_grad(), torch.autocast("cuda", torch.bfloat16):
+                    net(torch.randn(4096, 256, device="cuda"))
+            """)
+        answer, _ = self.forecast(program, options=["--steps", "9"])
+        phases = {p["phase"]: p["count"] for p in answer["phases"]}
+        self.assertEqual((phases["forward"], phases["evaluation"]), (3, 3))
+        at_peak = {}
+        for row in answer["at_peak"]:
+            at_peak[row["what"]] = at_peak.get(row["what"], 0) + row["bytes"]
+        self.assertGreaterEqual(at_peak["workspaces of cuBLAS"], 2 << 20)
+        self.assertLessEqual(at_peak.get("gradients", 0), 4 << 20)
+
     def test_a_program_ends_by_itself_once_its_peaks_agree(self):
         endless = STEP.replace("range(3)", "range(10**9)")
         answer, _ = self.forecast(self.file("endless.py", endless), options=["--device", "h100"])

@@ -129,6 +129,30 @@ TEST_F(ForecastAccount, EveryByteOfThePeakIsNamed) {
   EXPECT_EQ(a.saved_bytes, std::uint64_t(4 * mebibyte));
 }
 
+// cuBLAS gets one of each thread, which PyTorch allocates at the thread's first product: that of autograd's thread in a backward pass.
+TEST_F(ForecastAccount, AWorkspaceIsNoGradientAndNotSaved) {
+  dry::ProgramRecord w;
+  w.mark("torch", "2.11", 1);
+  w.take(1, 10 * mebibyte);
+  w.mark("phase", "forward", 0);
+  w.take(2, 32 * mebibyte);
+  w.mark("workspace", "", 2);
+  w.take(3, 4 * mebibyte);
+  w.mark("phase", "backward", 0);
+  w.take(4, 32 * mebibyte);
+  w.mark("workspace", "", 4);
+  w.give(3);
+  w.take(5, 10 * mebibyte);
+  w.mark("phase", "", 0);
+  w.mark("step", "", 1);
+  const ProgramAccount a = story(w).cards.at(0);
+  std::map<std::string, std::uint64_t> by_what;
+  for (const auto& row : a.at_peak) by_what[row.what] += row.bytes;
+  EXPECT_EQ(by_what["workspaces of cuBLAS"], std::uint64_t(64 * mebibyte));
+  EXPECT_EQ(by_what["gradients"], std::uint64_t(10 * mebibyte));
+  EXPECT_EQ(a.saved_bytes, std::uint64_t(4 * mebibyte));
+}
+
 TEST_F(ForecastAccount, WhatIsNotKnownIsCountedByLine) {
   dry::ProgramRecord w = two_steps();
   const auto line = w.stack({"/x/lib/python3.12/site-packages/torch/_tensor.py:3", "/home/me/train.py:40"});

@@ -14,6 +14,7 @@ enum Type { single = 0, real_double = 1, complex_single = 4, complex_double = 5 
 
 struct Handle {
   StreamHandle stream = nullptr;
+  void* workspace = nullptr;
   int math = 0, pointers = 0, units = 0;
 };
 
@@ -58,7 +59,11 @@ int cublasGetStream_v2(const Handle* h, StreamHandle* s) {
   *s = h->stream;
   return ok;
 }
-int cublasSetWorkspace_v2(Handle*, void*, std::size_t) { return ok; }
+int cublasSetWorkspace_v2(Handle* h, void* p, std::size_t) {
+  if (p && p != h->workspace) tell_workspace(p);
+  h->workspace = p;
+  return ok;
+}
 int cublasSetMathMode(Handle* h, int mode) {
   h->math = mode;
   return ok;

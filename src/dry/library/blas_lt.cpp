@@ -112,7 +112,10 @@ int cublasLtMatmulAlgoConfigGetAttribute(const void*, int, void* out, std::size_
   return ok;
 }
 int cublasLtMatmul(void*, const ProductOf* p, const void*, const void*, const Layout* a, const void*, const Layout* b, const void*,
-                   const void*, const Layout*, void*, const Layout* d, const void*, void*, std::size_t, StreamHandle stream) {
+                   const void*, const Layout*, void*, const Layout* d, const void*, void* workspace, std::size_t, StreamHandle stream) {
+  static thread_local void* told = nullptr;
+  if (workspace && workspace != told) tell_workspace(workspace);
+  told = workspace;
   multiplied("cublasLtMatmul", stream,
              {.m = std::int64_t(d->rows),
               .n = std::int64_t(d->columns),

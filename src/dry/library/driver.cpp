@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 
+#include "dry/library/caller.h"
 #include "dry/library/images.h"
 #include "dry/library/last_error.h"
 #include "dry/library/launch.h"
@@ -42,6 +43,12 @@ int load(void** out, const char* image, std::size_t bytes) {
   module_loaded();
   *out = module;
   return ok;
+}
+
+int find(const char* name, void** out, int* found, const void* caller) {
+  *out = driver_function(name, caller);
+  if (found) *found = *out ? 0 : 1;
+  return *out ? ok : not_found;
 }
 
 void* address(unsigned long long p) { return reinterpret_cast<void*>(p); }
@@ -137,21 +144,17 @@ int cuGetErrorName(int, const char** out) {
   return ok;
 }
 int cuGetProcAddress_v2(const char* name, void** out, int, unsigned long long, int* found) {
-  *out = driver_function(name);
-  if (found) *found = *out ? 0 : 1;
-  return *out ? ok : not_found;
+  return find(name, out, found, __builtin_return_address(0));
 }
-int cuGetProcAddress(const char* name, void** out, int version, unsigned long long flags) {
-  return cuGetProcAddress_v2(name, out, version, flags, nullptr);
+int cuGetProcAddress(const char* name, void** out, int, unsigned long long) {
+  return find(name, out, nullptr, __builtin_return_address(0));
 }
 
 // The driver's private tables: only a runtime that is linked statically asks for them, and it would go past everything here. cuDNN and cuBLAS have
-// one too, and are answered at their doors.
+// one too, and are answered at their doors. NVRTC, which compiles kernels for cuDNN, takes nothing of a card.
 int cuGetExportTable(const void** table, const void*) {
-  Dl_info caller{};
-  const std::string_view path = dladdr(__builtin_return_address(0), &caller) && caller.dli_fname ? caller.dli_fname : "a library";
-  const std::string_view name = path.substr(path.rfind('/') + 1);
-  if (!name.starts_with("libcudnn") && !name.starts_with("libcublas")) {
+  const std::string_view file = file_of(__builtin_return_address(0)), path = file.empty() ? "a library" : file, name = name_of_file(path);
+  if (!name.starts_with("libcudnn") && !name.starts_with("libcublas") && !name.starts_with("libnvrtc")) {
     note(Said::static_runtime, path);
     say("a CUDA runtime is linked statically into", std::string(path).c_str());
   }

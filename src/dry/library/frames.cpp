@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "dry/library/casts.h"
 #include "dry/library/running.h"
 
 namespace headroom::dry {
@@ -81,7 +82,10 @@ Autograd autograd_now() {
   static const auto next = function<std::uint64_t()>("_ZN2at15sequence_number4peekEv", "libtorch_cpu.so");
   static const auto running = function<Running()>("_ZN5torch8autograd16get_current_nodeEv", "libtorch_cpu.so");
   Autograd now;
-  if (enabled) now.enabled = enabled();
+  if (const auto before = gradients_before_cast())
+    now.enabled = *before;
+  else if (enabled)
+    now.enabled = enabled();
   if (running)
     if (const std::uint64_t number = number_of_running(running); number != 0) {
       now.backward = true;

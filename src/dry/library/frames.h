@@ -31,7 +31,7 @@ int line_of(const PythonFrame&);         // as well; below 0: the interpreter's 
 struct Autograd {
   std::uint64_t sequence = 0;
   bool backward = false;  // a node runs
-  bool enabled = true;    // gradients are recorded
+  bool enabled = true;    // gradients are recorded; within autocast's copy of a weight: around it
 };
 Autograd autograd_now();
 

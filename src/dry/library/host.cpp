@@ -8,6 +8,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "dry/library/next.h"
 #include "dry/library/recorder.h"
 
 namespace {
@@ -63,16 +64,6 @@ bool is_own(const Python& py, void* code) {
   if (!text) py.clear_error();
   if (file) py.release(file);
   return is;
-}
-
-// The definition behind ours. Python loads PyTorch's libraries for itself alone: they are asked for by name, or as the one that calls.
-template <class F>
-F* next(const char* name, const char* library, const void* caller) {
-  void* found = dlsym(RTLD_NEXT, name);
-  Dl_info from{};
-  for (const char* file : {library, dladdr(caller, &from) ? from.dli_fname : nullptr})
-    if (void* const there = found || !file ? nullptr : dlopen(file, RTLD_LAZY | RTLD_NOLOAD)) found = dlsym(there, name);
-  return reinterpret_cast<F*>(found);
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 
 #include <string_view>
 
+#include "dry/library/caller.h"
+
 namespace {
 
 using Find = void*(void*, const char*);
@@ -26,11 +28,7 @@ Dl_info this_library() {
 // NVIDIA's libraries find each other's functions, and mean those: cuDNN asks the parts of itself. So does this library, which asks cuDNN.
 bool asks_for_its_own(const void* caller) {
   Dl_info from{};
-  if (!dladdr(caller, &from) || !from.dli_fname) return false;
-  if (from.dli_fbase == this_library().dli_fbase) return true;
-  const std::string_view path = from.dli_fname;
-  const std::string_view name = path.substr(path.rfind('/') + 1);
-  return name.starts_with("libcu") || name.starts_with("libnv") || name.starts_with("libnccl");
+  return (dladdr(caller, &from) && from.dli_fbase == this_library().dli_fbase) || headroom::dry::is_nvidias(caller);
 }
 
 // The function of this name here; null: this library has none.

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "dry/library/caller.h"
 #include "dry/library/last_error.h"
 #include "dry/library/memory.h"
 #include "dry/library/properties.h"
@@ -32,15 +33,26 @@ namespace headroom::dry {
 thread_local int last_error = ok;
 int failed(int status) { return last_error = status; }
 
-void* driver_function(const char* name) {  // the newest that there is, as the driver does
+void* driver_function(const char* name, const void* caller) {  // the newest that there is, as the driver does
   for (const char* version : {"_v3", "_v2", ""})
     if (void* const found = dlsym(RTLD_DEFAULT, (std::string(name) + version).c_str())) return found;
+  if (is_nvidias(caller)) return nullptr;
   note(Said::refused, name);
   say("the driver has no function", name);
   return nullptr;
 }
 
 }  // namespace headroom::dry
+
+namespace {
+
+int entry_point(const char* name, void** out, int* found, const void* caller) {
+  *out = driver_function(name, caller);
+  if (found) *found = *out ? 0 : 1;  // cudaDriverEntryPointSymbolNotFound
+  return ok;
+}
+
+}  // namespace
 
 extern "C" {
 int cudaGetDeviceCount(int* count) {
@@ -134,14 +146,12 @@ int cudaProfilerStart() { return ok; }
 int cudaProfilerStop() { return ok; }
 
 int cudaGetDriverEntryPointByVersion(const char* name, void** out, unsigned, unsigned long long, int* found) {
-  *out = driver_function(name);
-  if (found) *found = *out ? 0 : 1;  // cudaDriverEntryPointSymbolNotFound
-  return ok;
+  return entry_point(name, out, found, __builtin_return_address(0));
 }
-int cudaGetDriverEntryPoint(const char* name, void** out, unsigned long long flags, int* found) {
-  return cudaGetDriverEntryPointByVersion(name, out, 0, flags, found);
+int cudaGetDriverEntryPoint(const char* name, void** out, unsigned long long, int* found) {
+  return entry_point(name, out, found, __builtin_return_address(0));
 }
-int cudaGetDriverEntryPoint_ptsz(const char* name, void** out, unsigned long long flags, int* found) {
-  return cudaGetDriverEntryPointByVersion(name, out, 0, flags, found);
+int cudaGetDriverEntryPoint_ptsz(const char* name, void** out, unsigned long long, int* found) {
+  return entry_point(name, out, found, __builtin_return_address(0));
 }
 }

@@ -3,14 +3,13 @@
 // of bytes: the kind of device and its index.
 #include "dry/library/torch.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 
 #include "dry/library/memory.h"
+#include "dry/library/next.h"
 #include "dry/library/python.h"
 #include "dry/library/recorder.h"
 #include "dry/library/values.h"
@@ -49,11 +48,6 @@ void heard(void* p, std::int64_t bytes, std::size_t allocated, std::size_t reser
                   .place = here()});
 }
 
-template <class F>
-F* next(const char* name) {
-  return reinterpret_cast<F*>(dlsym(RTLD_NEXT, name));
-}
-
 }  // namespace
 
 namespace headroom::dry {
@@ -77,14 +71,14 @@ TorchPeak torch_peak(int device, bool reset) {
 extern "C" {
 void headroom_dry_hear_memory(void*, std::int64_t, std::size_t, std::size_t, std::uint16_t) __asm__(MEMORY_NAME);
 void headroom_dry_hear_memory(void* p, std::int64_t bytes, std::size_t allocated, std::size_t reserved, std::uint16_t where) {
-  static auto* const on = next<decltype(headroom_dry_hear_memory)>(MEMORY_NAME);
+  static auto* const on = next<decltype(headroom_dry_hear_memory)>(MEMORY_NAME, "libc10.so", __builtin_return_address(0));
   heard(p, bytes, allocated, reserved, where);
   if (on) on(p, bytes, allocated, reserved, where);
 }
 
 void headroom_dry_hear_out_of_memory(std::int64_t, std::size_t, std::size_t, std::uint16_t) __asm__(OUT_OF_MEMORY_NAME);
 void headroom_dry_hear_out_of_memory(std::int64_t bytes, std::size_t allocated, std::size_t reserved, std::uint16_t where) {
-  static auto* const on = next<decltype(headroom_dry_hear_out_of_memory)>(OUT_OF_MEMORY_NAME);
+  static auto* const on = next<decltype(headroom_dry_hear_out_of_memory)>(OUT_OF_MEMORY_NAME, "libc10.so", __builtin_return_address(0));
   if ((where & 0xff) == kind_cuda) {
     Recorder& record = Recorder::get();
     raised();

@@ -59,6 +59,8 @@ struct ProductShape {
 };
 void multiplied(const char* name, StreamHandle, const ProductShape&);
 
+void tell_workspace(const void* p);  // the block at `p` is what a library multiplies in, whenever it was allocated
+
 struct AttentionShape {
   std::int64_t batch = 0, heads = 0, len_q = 0, len_k = 0, head_dim = 0, kv_heads = 0;
   int type = 0;

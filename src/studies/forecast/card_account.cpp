@@ -15,6 +15,7 @@ constexpr const char* saved = "saved for backward";
 }  // namespace
 
 std::string Reading::what_is(const CardLog& c, const BlockLife& life) const {
+  if (life.workspace) return "workspaces of cuBLAS";
   const PhaseKind kind = kind_of_phase(phases_[life.phase]);
   const auto ends_after = [&](PhaseKind k) {  // the end of the phase that it was allocated in
     const auto at = std::upper_bound(c.phase_changes.begin(), c.phase_changes.end(), std::pair(life.from, ~std::uint32_t(0)));

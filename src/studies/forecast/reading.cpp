@@ -106,6 +106,7 @@ void Reading::operator()(const Head&, const dry::Note& n) {
 
 void Reading::operator()(const Head&, const dry::Mark& m) {
   const std::string_view what = process_.name(m.what), text = process_.name(m.text);
+  if (what == "workspace") return workspace_told(std::uint64_t(m.value));  // the library's own, not the observer's
   marked_ = true;
   if (what == "phase") {
     forward_said_ |= kind_of_phase(text) == PhaseKind::forward;
@@ -146,6 +147,11 @@ void Reading::operator()(const Head&, const dry::Mark& m) {
     story_.said.push_back({std::string(what), std::string(text)});
   }
   story_.observed = true;
+}
+
+void Reading::workspace_told(std::uint64_t address) {
+  for (auto& [device, c] : cards_)
+    if (const auto at = c.live.find(address); at != c.live.end()) c.lives[at->second].workspace = true;
 }
 
 void Reading::fraction_said(std::string_view text) {

@@ -24,6 +24,7 @@ PhaseKind kind_of_phase(std::string_view name);
 struct BlockLife {  // a block's; times are numbers of block events of its card
   std::uint64_t bytes = 0, from = 0, to = never;
   std::uint32_t stack = 0, scope = 0, phase = 0;
+  bool workspace = false;  // a library's
 };
 
 struct Point {
@@ -58,6 +59,7 @@ class Reading {
   void unknown_by(const std::string& line);
   void operator()(const Head&, const dry::Note& n);
   void operator()(const Head&, const dry::Mark& m);
+  void workspace_told(std::uint64_t address);
   void fraction_said(std::string_view text);  // "train.py:3 0 0.1": line, card (−1: every one), fraction
   ProcessStory story();
 
