@@ -143,6 +143,8 @@ TEST_F(ForecastAccount, AWorkspaceIsNoGradientAndNotSaved) {
   w.mark("workspace", "", 4);
   w.give(3);
   w.take(5, 10 * mebibyte);
+  w.mark("phase", "optimizer", 0);
+  w.take(6, mebibyte);
   w.mark("phase", "", 0);
   w.mark("step", "", 1);
   const ProgramAccount a = story(w).cards.at(0);
