@@ -76,7 +76,7 @@ Rendezvous::Rendezvous(Coming c) : rank_(c.rank), ranks_(c.ranks), patience_(c.p
   } else {
     mine = find_rank_0(c);
   }
-  listener_ = std::make_unique<Listener>(std::move(mine), rank_, ranks_, c.silence);
+  listener_ = std::make_unique<Listener>(std::move(mine), rank_, c.silence);
   try {
     compare(c);
   } catch (const Error& e) {

@@ -25,8 +25,7 @@ namespace headroom::dist {
 
 class Rendezvous::Listener {
  public:
-  Listener(Socket s, int rank, int ranks, milliseconds silence)
-      : rank_(rank), ranks_(ranks), silence_(silence), beat_(silence / 8), socket_(std::move(s)) {
+  Listener(Socket s, int rank, milliseconds silence) : rank_(rank), silence_(silence), beat_(silence / 8), socket_(std::move(s)) {
     const timeval limit{silence.count() / 1000, silence.count() % 1000 * 1000};  // for a rank 0 that takes nothing
     setsockopt(socket_.fd(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
     stop_ = Socket(::eventfd(0, EFD_CLOEXEC));
@@ -151,7 +150,7 @@ class Rendezvous::Listener {
     for (const auto& call : calls_) (*call)();
   }
 
-  const int rank_, ranks_;
+  const int rank_;
   const milliseconds silence_, beat_;
   Socket socket_, stop_;
   Inbox inbox_;
