@@ -1,6 +1,7 @@
 # Front door for people. CMake does the work; every target here can be had by hand with the presets of CMakePresets.json.
 .DEFAULT_GOAL := help
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+TEST_JOBS ?= $(JOBS)
 PREFIX ?= /usr/local
 PYTHON ?= python3
 BUILD := build/release
@@ -44,13 +45,13 @@ browser:  # for the tests of pages; they skip where it cannot be had
 
 test: browser build  ## install what is missing, build, and run every test that this machine can run
 	@cmake --build --preset release
-	@ctest --preset release -j $(JOBS)
+	@ctest --preset release -j $(TEST_JOBS)
 
 # As on a machine without CUDA, also where it is installed: what concerns that machine is built and tested.
 WITHOUT_CUDA = $(shell echo "$$PATH" | tr : '\n' | while read -r d; do [ -x "$$d/nvcc" ] || printf '%s:' "$$d"; done | sed 's/:$$//')
 no-cuda: setup
 	@env -u CUDACXX -u CUDA_HOME -u CUDA_PATH PATH="$(WITHOUT_CUDA)" sh -c 'cmake --preset no-cuda --log-level=WARNING && \
-	  cmake --build --preset no-cuda --target product house_test cli_slow_test && ctest --preset no-cuda -j $(JOBS)'
+	  cmake --build --preset no-cuda --target product house_test cli_slow_test && ctest --preset no-cuda -j $(TEST_JOBS)'
 
 gpu-test: setup  ## only the tests that need a GPU, and only what they need is built
 	@sh tools/configure
