@@ -83,8 +83,8 @@ function(headroom_add_kernels)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cu)
   list(FILTER sources EXCLUDE REGEX "/sm90/[a-z_]+\\.cu$|/(gated_product|product_update(_fp8)?)_sm90\\.cu$")  # these are built for sm_90a below
   include(${PROJECT_SOURCE_DIR}/src/ops/attention/sm80/instances.cmake)
-  # Sources that ask for no architecture: sm_90 gets the same code from sm_80's PTX (compared by cuobjdump -sass on 2026-11-27: 386 kernels, none
-  # differs), so that one PTX is made for both. A source that reads __CUDA_ARCH__ is not among them (tests/house/layers_test.cpp).
+  # Sources that ask for no architecture: sm_90 gets the same code from sm_80's PTX (compared by cuobjdump -sass on 2026-11-27: 386 kernels, and on
+  # 2026-11-29 the 222 of flash_sm80 and flash_simt; none differs), so that one PTX is made for both. A source that reads __CUDA_ARCH__ is not among them (tests/house/layers_test.cpp).
   set(of_any_card ${sources})
   list(FILTER of_any_card INCLUDE REGEX
     "/(activation|adamw|bias|copy|cross_entropy|embedding|gradient_sum|head_norm|layernorm|rank_sum|rmsnorm|rope|stripes|swiglu)_cuda\\.cu$")
@@ -92,9 +92,12 @@ function(headroom_add_kernels)
   if(HEADROOM_CUDA_ARCHITECTURES STREQUAL "80-virtual;90-real")
     list(REMOVE_ITEM sources ${of_any_card})
     list(APPEND parts headroom_any_card)
-    add_library(headroom_any_card OBJECT ${of_any_card})
+    add_library(headroom_any_card OBJECT ${of_any_card} ${headroom_instances_of_any_card})
+    target_compile_definitions(headroom_any_card PRIVATE HEADROOM_ANY_CARD)
     set_target_properties(headroom_any_card PROPERTIES CUDA_ARCHITECTURES OFF)
     target_compile_options(headroom_any_card PRIVATE "--generate-code=arch=compute_80,code=[compute_80,sm_90]")
+  else()
+    list(APPEND sources ${headroom_instances_of_any_card})
   endif()
   add_library(headroom_each_card OBJECT ${sources} ${headroom_block_instances})
   # Random numbers have the same bits everywhere where products and sums are not contracted.

@@ -93,6 +93,9 @@ TEST(Layers, ASourceForAnyCardReadsNoArchitecture) {
   int sources = 0;
   for (std::string op; std::getline(names, op, '|'); ++sources) EXPECT_EQ(asks("ops/" + op + "/" + op + "_cuda.cu"), Names{});
   EXPECT_GT(sources, 10);
+  // Of the instances that are compiled for any card (src/ops/attention/sm80/instances.cmake), add_four alone asks, and HEADROOM_ANY_CARD takes it away.
+  EXPECT_EQ(asks("ops/attention/sm80/simt.cuh"), Names{});
+  EXPECT_EQ(asks("ops/attention/sm80/sm80.cuh"), Names{"ops/attention/sm80/sm80_products.cuh"});
   EXPECT_TRUE(asks("ops/attention/decode/decode.cu").contains("gpu/dependent_launch.cuh"));
 }
 

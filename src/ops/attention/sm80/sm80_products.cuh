@@ -156,6 +156,9 @@ __device__ __forceinline__ void share(T* p, const float (&s)[S::high][S::scores]
 }
 
 // x to to[0 … 3], of which `valid` exist; `wide`: all or none, and they lie on 16 bytes.
+#ifdef HEADROOM_ANY_CARD  // where one PTX is made for all cards, nothing reads the architecture: a call would not link
+__device__ void add_four(float* to, float4 x, int valid, bool wide);
+#else
 __device__ __forceinline__ void add_four(float* to, float4 x, int valid, bool wide) {
 #if __CUDA_ARCH__ >= 900
   if (wide) {
@@ -168,6 +171,7 @@ __device__ __forceinline__ void add_four(float* to, float4 x, int valid, bool wi
   if (valid > 2) atomicAdd(to + 2, x.z);
   if (valid > 3) atomicAdd(to + 3, x.w);
 }
+#endif
 
 // The scores of a whole tile, which all warps have written, times the block's rows: Σ_row p[row][column] · rows[row][d] is added, times `factor`,
 // to row `column` of `to`, of which `valid` exist. Warps share out columns by 16 and, where these are too few, parts of dim.
