@@ -324,6 +324,7 @@ TEST_F(Forecast, AProgramWithoutACardIsSaid) {
   put("train.sh", "echo \"ModuleNotFoundError: No module named 'torch'\" >&2\nexit 1\n");
   const Ended none = run("forecast --device h100 --db " + db_ + " -- sh " + (folder_ / "train.sh").string());
   EXPECT_NE(none.err.find("name the Python that has PyTorch"), std::string::npos) << none.err;
+  EXPECT_NE(none.err.find("train.sh' ended before it used a card"), std::string::npos) << none.err;
 }
 
 TEST_F(Forecast, APyTorchWithoutCudaIsToldWhatToInstall) {

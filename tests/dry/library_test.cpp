@@ -84,11 +84,13 @@ TEST_F(DryLibrary, ARuntimeThatIsLoadedByItsNameIsAnsweredToo) {
   EXPECT_EQ(status, 0);
 }
 
-TEST_F(DryLibrary, ARuntimeWithinALibraryIsNamedButWithinTheCompiler) {
-  const fs::path compiler = fs::path(folder) / "libnvrtc.so.13";
-  fs::copy_file(HEADROOM_DRY_NAMED, compiler);
-  run("begins", {"NAMED_LIBRARY=" + compiler.string()});
-  EXPECT_EQ(noted(dry::Said::static_runtime), std::set<std::string>{});
+TEST_F(DryLibrary, ARuntimeWithinALibraryIsNamedButWithinTheCompilerOrSharedWithAll) {
+  for (const char* name : {"libnvrtc.so.13", "libcudart.so.13"}) {
+    const fs::path library = fs::path(folder) / name;
+    fs::copy_file(HEADROOM_DRY_NAMED, library);
+    run("begins", {"NAMED_LIBRARY=" + library.string()});
+    EXPECT_EQ(noted(dry::Said::static_runtime), std::set<std::string>{}) << name;
+  }
   run("begins", {std::string("NAMED_LIBRARY=") + HEADROOM_DRY_NAMED});
   EXPECT_EQ(noted(dry::Said::static_runtime), std::set<std::string>{HEADROOM_DRY_NAMED});
   EXPECT_EQ(noted(dry::Said::refused), std::set<std::string>{}) << "NVIDIA's libraries ask for what a driver need not have";

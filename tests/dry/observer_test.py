@@ -141,7 +141,7 @@ class Observer(unittest.TestCase):
             """})
         code = """
             from headroom_dry import start, tuning
-            tuning.begin(start.after_import)
+            tuning.begin(start.after_import, __import__('types').SimpleNamespace(_C=None))
             from torch._inductor import select_algorithm as s
             from torch._inductor.runtime.coordinate_descent_tuner import CoordescTuner
             own, failing, other = s.ExternKernelCaller(), s.ExternKernelCaller(), [s.TritonTemplateCaller() for _ in range(20)]
@@ -156,6 +156,28 @@ class Observer(unittest.TestCase):
         lines = self.run_python(textwrap.dedent(code), inductor, HEADROOM_DRY_VALUES="0")[1:]
         self.assertEqual(lines[0], "mark tuned|torch.compile would choose kernels by their times on the card; PyTorch's own were kept|0")
         self.assertEqual(lines[1:], ["True 2", "True 1", "True 2", "True 3", "4 [4] 4 [4]"])
+
+    def test_convolutions_that_are_chosen_by_their_times_are_said(self):
+        code = """
+            import sys, types
+            from headroom_dry import tuning
+            class Setting:
+                def __init__(self, setter): self.setter = setter
+                def __set__(self, _, value): self.setter(value)
+            said = []
+            c = types.SimpleNamespace(_set_cudnn_benchmark=said.append)
+            class Module:
+                benchmark = Setting(c._set_cudnn_benchmark)
+            torch = types.SimpleNamespace(_C=c, backends=types.SimpleNamespace(cudnn=Module()))
+            tuning.begin(lambda *_: None, torch)
+            torch.backends.cudnn.benchmark = False
+            print(said)
+            torch.backends.cudnn.benchmark = True
+            c._set_cudnn_benchmark(True)  # as flags() does
+            print(said)
+            """
+        mark = "mark benchmark|torch.backends.cudnn.benchmark would choose cuDNN's convolutions by their times on the card|0"
+        self.assertEqual(self.run_python(textwrap.dedent(code)), ["[False]", mark, mark, "[False, True, True]"])
 
     def entries(self, code, *more):
         """The record of a dry run with the real library, as (kind, payload), and what the program printed."""

@@ -312,6 +312,35 @@ class Program(ProgramForecasts):
         self.assertNotIn("for 21 choices", said)
         self.assertIsNone(answer["uncertain"]["high_bytes"])  # a card measures all of them, and keeps more reserved
 
+    def test_convolutions_that_are_chosen_by_their_times_have_no_upper_bound(self):
+        text = """
+            import sys, torch
+            torch.backends.cudnn.benchmark = "tuned" in sys.argv
+            layers = torch.nn.Sequential(torch.nn.Conv2d(3, 64, 3), torch.nn.Conv2d(64, 64, 3)).cuda()
+            optimizer = torch.optim.SGD(layers.parameters())
+            for _ in range(3):
+                layers(torch.randn(8, 3, 64, 64, device="cuda")).square().mean().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+            """
+        file = self.file("convolutions.py", text)
+        for word in "plain", "tuned":
+            answer, _ = self.forecast(file, word, options=["--device", "h100"])
+            said = " ".join(row["text"] for row in answer["uncertain"]["said"])
+            self.assertEqual("torch.backends.cudnn.benchmark would choose" in said, word == "tuned", said)
+            self.assertEqual(answer["uncertain"]["high_bytes"] is None, word == "tuned")
+
+    def test_a_card_that_is_not_shown_is_named_with_the_option_that_shows_it(self):
+        file = self.file("second_card.py", "import torch\ntorch.randn(1000, device='cuda:1')\n")
+        ended = subprocess.run([PROGRAM, "forecast", "--device", "h100", "--db", os.path.join(self.folder.name, "results.db"), "--", sys.executable, file],
+                               capture_output=True, text=True, timeout=600)
+        self.assertEqual(ended.returncode, 1, ended.stderr)
+        self.assertRegex(ended.stderr, "second_card.py' ended before it used a card, with exit code 1: .*invalid device ordinal; --gpus 2 shows two GPUs")
+        late = self.file("second_card_late.py", "import torch\ntorch.zeros(1 << 20, device='cuda')\ntorch.randn(1000, device='cuda:1')\n")
+        answer, _ = self.forecast(late, options=["--device", "h100"], code=1)
+        self.assertIn("--gpus 2 shows two GPUs", answer["why"])
+        self.forecast(late, options=["--device", "h100", "--gpus", "2"])
+
     def test_addresses_that_decide_nothing_are_not_noted(self):
         text = STEP.replace("range(3)", "range(10**9)")
         words = [PROGRAM, "forecast", "--device", "h200", "--db", os.path.join(self.folder.name, "results.db"), "--", sys.executable]

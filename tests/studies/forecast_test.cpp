@@ -380,6 +380,56 @@ TEST(Forecast, TheReasonOfAFailureIsARanksOwnErrorAndNotItsLaunchers) {
   EXPECT_EQ(run.last_line(), "KeyboardInterrupt");
 }
 
+TEST(Forecast, APlaceBeforeTheFirstStepHasNoStep) {
+  EXPECT_EQ(where({.step = 1, .phase = "before the first step", .line = "train.py:5"}), "before the first step, train.py:5");
+  EXPECT_EQ(where({.step = 3, .phase = "before the first step", .line = "train.py:5"}), "in step 3, train.py:5");
+  EXPECT_EQ(where({.step = 2, .phase = "forward", .own_line = "train.py:9"}), "in step 2, forward, train.py:9");
+  EXPECT_EQ(where({.step = 2}), "in step 2");
+}
+
+TEST(Forecast, AProgramThatAsksForACardThatIsNotShownIsToldHowToShowIt) {
+  DryRun run;
+  run.tail = "torch.AcceleratorError: CUDA error: invalid device ordinal\nGPU device may be out of range\n";
+  EXPECT_EQ(advice_on(run, 0), "--gpus 2 shows two GPUs to the program; here it is shown one");
+  EXPECT_EQ(advice_on(run, 2), "--gpus 3 shows 3 GPUs to the program; here it is shown 2");
+  run.ended.exit_code = 1;
+  try {
+    refuse_without_bytes(run, {"python3", "-u", "train.py", "--batch", "8"}, 1);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(),
+                 "'train.py' ended before it used a card, with exit code 1: torch.AcceleratorError: CUDA error: invalid device ordinal; "
+                 "--gpus 2 shows two GPUs to the program; here it is shown one");
+  }
+  run.tail = "ValueError: too few\n";
+  EXPECT_EQ(advice_on(run, 1), "");
+}
+
+TEST(Forecast, AProgramHasTheNameOfItsScript) {
+  EXPECT_EQ(name_of({"/v/bin/python3", "-u", "/home/me/train.py", "x.py"}), "/home/me/train.py");
+  EXPECT_EQ(name_of({"python3", "-m", "trainer.run", "--config", "c.py"}), "trainer.run");
+  EXPECT_EQ(name_of({"python3", "-m", "torch.distributed.run", "--nproc-per-node=2", "train.py"}), "train.py");
+  EXPECT_EQ(name_of({"torchrun", "train.py"}), "train.py");
+  EXPECT_EQ(name_of({"sh", "train.sh"}), "train.sh");
+  EXPECT_EQ(name_of({"sh", "-c", "exit 5"}), "sh");
+  EXPECT_EQ(name_of({"./train", "-m", "large"}), "./train");
+}
+
+TEST_F(ForecastAccount, ConvolutionsThatAreChosenByTheirTimesAreSaid) {
+  const auto with = [&](bool benchmark, bool convolutions) {
+    dry::ProgramRecord w = two_steps();
+    if (benchmark) w.mark("benchmark", "chosen by their times", 0);
+    if (convolutions) w.note(dry::Said::by_library, "cuDNN convolutions");
+    return story(w);
+  };
+  const ProcessStory s = with(true, true);
+  EXPECT_TRUE(s.tuned);
+  ASSERT_EQ(s.said.size(), 1u);
+  EXPECT_EQ(s.said[0].text, "chosen by their times");
+  EXPECT_FALSE(with(true, false).tuned) << "it has no convolutions";
+  EXPECT_FALSE(with(false, true).tuned);
+}
+
 TEST(ForecastAsked, AValueTakesThePlaceOfItsName) {
   const std::vector<std::string> program{"python3", "t.py", "--batch", "{batch}", "--out=run-{batch}-{len}"};
   EXPECT_EQ(with_value(program, "batch", "16"), (std::vector<std::string>{"python3", "t.py", "--batch", "16", "--out=run-16-{len}"}));

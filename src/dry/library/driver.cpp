@@ -151,10 +151,12 @@ int cuGetProcAddress(const char* name, void** out, int, unsigned long long) {
 }
 
 // The driver's private tables: only a runtime that is linked statically asks for them, and it would go past everything here. cuDNN and cuBLAS have
-// one too, and are answered at their doors. NVRTC, which compiles kernels for cuDNN, takes nothing of a card.
+// one too, and are answered at their doors. NVRTC, which compiles kernels for cuDNN, takes nothing of a card. PyTorch asks the shared runtime for the
+// words of an error, which begins it; every call of it that takes something is answered here.
 int cuGetExportTable(const void** table, const void*) {
   const std::string_view file = file_of(__builtin_return_address(0)), path = file.empty() ? "a library" : file, name = name_of_file(path);
-  if (!name.starts_with("libcudnn") && !name.starts_with("libcublas") && !name.starts_with("libnvrtc")) {
+  if (!name.starts_with("libcudnn") && !name.starts_with("libcublas") && !name.starts_with("libnvrtc") &&
+      !name.starts_with("libcudart.so")) {
     note(Said::static_runtime, path);
     say("a CUDA runtime is linked statically into", std::string(path).c_str());
   }

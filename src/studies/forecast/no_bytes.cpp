@@ -7,8 +7,25 @@
 
 namespace headroom::studies {
 
-void refuse_without_bytes(const DryRun& run, const std::vector<std::string>& program) {
-  const std::string name = program.empty() ? "" : program[0];
+std::string advice_on(const DryRun& run, int cards) {
+  if (!run.says("invalid device ordinal")) return "";
+  const int shown = std::max(1, cards);
+  return shown == 1 ? "--gpus 2 shows two GPUs to the program; here it is shown one"
+                    : fmt::format("--gpus {} shows {} GPUs to the program; here it is shown {}", shown + 1, shown + 1, shown);
+}
+
+std::string name_of(const std::vector<std::string>& program) {
+  if (program.empty()) return "";
+  const std::string file = program[0].substr(program[0].rfind('/') + 1);
+  for (std::size_t i = 1; file.starts_with("python") && i + 1 < program.size() && program[i].starts_with('-'); ++i)
+    if (program[i] == "-m" && !program[i + 1].starts_with("torch.distributed.") && !program[i + 1].starts_with("accelerate."))
+      return program[i + 1];
+  const auto script = std::ranges::find_if(program, [](const std::string& word) { return word.ends_with(".py") || word.ends_with(".sh"); });
+  return script == program.end() ? program[0] : *script;
+}
+
+void refuse_without_bytes(const DryRun& run, const std::vector<std::string>& program, int cards) {
+  const std::string name = name_of(program);
   if (run.ended.asked)
     throw Error(Code::interrupted, fmt::format("{} before '{}' used a card: nothing is known of it yet", stopped_by(), name));
   for (const ProcessStory& p : run.processes)
@@ -26,7 +43,10 @@ void refuse_without_bytes(const DryRun& run, const std::vector<std::string>& pro
                     without_cuda == run.processes.end() ? "" : " " + without_cuda->torch));
   if (run.ended.exit_code != 0) {
     const std::string last = run.last_line();
-    const char* const advice = last.ends_with("No module named 'torch'") ? "; name the Python that has PyTorch, as .venv/bin/python" : "";
+    const std::string hint = advice_on(run, cards);
+    const std::string advice = last.ends_with("No module named 'torch'") ? "; name the Python that has PyTorch, as .venv/bin/python"
+                               : hint.empty()                            ? ""
+                                                                         : "; " + hint;
     throw Error(Code::io, fmt::format("'{}' ended before it used a card, with exit code {}{}{}", name, run.ended.exit_code,
                                       last.empty() ? "" : ": " + shortened(last, 160), advice));
   }

@@ -235,7 +235,7 @@ Told forecast_one(const Forecast& a, const std::vector<std::string>& program, co
   t.ran_out = run.where_it_ran_out();
   t.went_on = t.ran_out && t.ran_out->raised && run.ended_well();
   t.stop(run.ended.asked, "");
-  if (!run.any_bytes()) refuse_without_bytes(run, program);
+  if (!run.any_bytes()) refuse_without_bytes(run, program, cards);
   if (too_small) asked.progress = doing("does not fit; once more with unlimited memory");
   if (too_small) run = with_unlimited_memory(asked, std::move(run), host, t);
   if (const int here = ranks_here(run.processes); here != told) t.room = room_of_program(a.device, a.memory_bytes, here);
@@ -258,13 +258,16 @@ Told forecast_one(const Forecast& a, const std::vector<std::string>& program, co
   }
   const bool allowed = !t.row.allowed_bytes || std::ranges::all_of(t.ranks, [](const ForecastRankRow& rank) { return rank.fits != false; });
   t.row.fits = !too_small && allowed && t.row.high_bytes.value_or(t.row.needed_bytes) <= t.room.memory_bytes;
-  if (!too_small && !run.ended_well() && !t.stopped) t.ended = run.how_it_ended();
+  if (!too_small && !run.ended_well() && !t.stopped) {
+    t.ended = run.how_it_ended();
+    t.advice = advice_on(run, cards);
+  }
   for (const ProcessStory& p : run.processes)
     if (p.waits) t.waits = p.end;
   t.row.to_its_end = !ended_by_forecast(t) && run.ended_well() && !t.at_least;
   if (too_small) {
     t.row.status = Status::oom;
-    t.row.why = fmt::format("runs out in {}{}", where(*t.ran_out), t.not_run.empty() ? "" : fmt::format("; {} was stopped", t.not_run));
+    t.row.why = fmt::format("runs out {}{}", where(*t.ran_out), t.not_run.empty() ? "" : fmt::format("; {} was stopped", t.not_run));
     if (own_limit_ended_it(t)) t.row.why += fmt::format("; {}", own_limit(t));
     if (t.at_least || t.row.allowed_bytes) say_what_ran_out(t);
     t.row.line = t.ran_out->own_line.empty() ? t.ran_out->line : t.ran_out->own_line;
@@ -274,7 +277,7 @@ Told forecast_one(const Forecast& a, const std::vector<std::string>& program, co
     say_so_far(t);
   } else if (!run.ended_well()) {
     t.row.status = Status::failed;
-    t.row.why = t.ended;
+    t.row.why = t.advice.empty() ? t.ended : fmt::format("{}; {}", t.ended, t.advice);
     say_so_far(t);
   } else if (t.row.fits == false) {
     t.row.status = Status::oom;

@@ -143,6 +143,8 @@ void Reading::operator()(const Head&, const dry::Mark& m) {
   } else if (what == "tuned") {
     story_.tuned = true;
     story_.said.push_back({"note", std::string(text)});
+  } else if (what == "benchmark") {
+    benchmark_ = text;
   } else if (what == "replaced" || what == "cannot" || what == "note") {
     story_.said.push_back({std::string(what), std::string(text)});
   }
@@ -188,6 +190,10 @@ ProcessStory Reading::story() {
                : key.second == dry::Said::by_rule    ? workspace_as_measured
                : key.second == dry::Said::by_library ? workspace_by_the_library
                                                      : workspace_taken_as_nothing;
+    if (key.second == dry::Said::by_library && !benchmark_.empty() && !story_.tuned) {  // convolutions, of which cuDNN has several
+      story_.tuned = true;
+      story_.said.push_back({"note", benchmark_});
+    }
     story_.functions.push_back(row);
     unsure_ += row.bytes;
   }

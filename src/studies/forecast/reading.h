@@ -88,6 +88,7 @@ class Reading {
   ProcessStory story_;
   std::map<std::uint32_t, CardLog> cards_;
   std::vector<std::string> phases_;
+  std::string benchmark_;  // the observer's note that cuDNN's convolutions are chosen by their times; empty: they are not
   std::unordered_map<std::uint32_t, std::string> scopes_;
   std::map<std::string, UnknownValueRow> values_;
   std::map<std::string, std::int64_t> named_values_;

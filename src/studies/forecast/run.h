@@ -43,7 +43,13 @@ struct DryRun {
 std::string find_dry_library();  // an Error says where it should be
 DryRun run_dry(const DryRunAsked&);
 
+// What would let a program go on that failed where `cards` GPUs were shown to it; empty: not known.
+std::string advice_on(const DryRun&, int cards);
+
+// The word of a command by which its user knows it: "train.py" of "python3 -u train.py --batch 8", a module's name, else the first word.
+std::string name_of(const std::vector<std::string>& program);
+
 // The Error of a program that ended without a byte on a card, with the reason that its run shows.
-[[noreturn]] void refuse_without_bytes(const DryRun&, const std::vector<std::string>& program);
+[[noreturn]] void refuse_without_bytes(const DryRun&, const std::vector<std::string>& program, int cards);
 
 }  // namespace headroom::studies

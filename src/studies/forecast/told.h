@@ -37,6 +37,7 @@ struct Told {
   bool tries = false;                    // what --try runs follows
   std::string waits;                     // a loop waits for a value to change: the observer's sentence
   std::string ended;                     // how it ended, where that was not well: "exit code 1: ValueError: …"
+  std::string advice;                    // what would let it go on; empty: not known
   Device device;
   Room room;
   std::optional<Routing> routing{};

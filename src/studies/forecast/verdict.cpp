@@ -3,12 +3,15 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "studies/forecast/reading.h"
 
 namespace headroom::studies {
 
 std::string where(const RanOut& r) {
-  std::vector<std::string> parts{fmt::format("step {}", r.step)};
-  if (!r.phase.empty()) parts.push_back(r.phase);
+  const bool before = !r.phase.empty() && kind_of_phase(r.phase) == PhaseKind::before;
+  std::vector<std::string> parts;
+  if (!before || r.step > 1) parts.push_back(fmt::format("in step {}", r.step));
+  if (before ? r.step <= 1 : !r.phase.empty()) parts.push_back(r.phase);  // a later step without a phase has the first phase's name
   if (const std::string& line = r.own_line.empty() ? r.line : r.own_line; !line.empty()) parts.push_back(line);
   return joined(parts);
 }
@@ -83,12 +86,12 @@ std::string verdict(const Told& t) {
                              : "",
                          r.device, who, of, 100.0 * double(r.high_bytes.value_or(r.needed_bytes)) / double(r.memory_bytes)) +
              (t.short_by.empty() ? "" : " " + early(t) + ".") +
-             (t.went_on ? fmt::format(" It ran out of memory in {}, caught that, and went on.", where(*t.ran_out)) : "");
+             (t.went_on ? fmt::format(" It ran out of memory {}, caught that, and went on.", where(*t.ran_out)) : "");
     case Status::oom: {
       if (may_fit(t))
         return fmt::format("May not fit on {}: {} {} of {}; {} decides on the card.", r.device, who_needs(t),
                            r.high_bytes ? needed : fmt::format("{} or more", low), words(r.memory_bytes), deciding(t)) +
-               (t.ran_out ? fmt::format(" Here it ran out in {}.", where(*t.ran_out)) : "");
+               (t.ran_out ? fmt::format(" Here it ran out {}.", where(*t.ran_out)) : "");
       // A run that was stopped, or failed, before it needed more than there is.
       const bool below = t.at_least && t.ran_out && r.needed_bytes <= r.memory_bytes;
       const std::string less = r.needed_bytes > r.memory_bytes ? fmt::format(", {} too much", words(r.needed_bytes - r.memory_bytes)) : "";
@@ -97,7 +100,7 @@ std::string verdict(const Told& t) {
                          : below               ? fmt::format("Does not fit on {}: it has taken {} when it runs out.", r.device, of)
                                                : fmt::format("Does not fit on {}: {} {}{}.", r.device, who, of, less);
       if (t.ran_out)
-        said += fmt::format(" It runs out in {}{}.", where(*t.ran_out),
+        said += fmt::format(" It runs out {}{}.", where(*t.ran_out),
                             t.ran_out->bytes > 0 ? fmt::format(", which asks for {}", words(t.ran_out->bytes)) : "");
       if (t.at_least && !t.ended.empty()) said += fmt::format(" With unlimited memory it failed later ({}).", t.ended);
       return said + stopped;
@@ -105,14 +108,14 @@ std::string verdict(const Told& t) {
     case Status::interrupted:
       return fmt::format("Stopped before {}: as far as is known, {} {} on {}{}.{}{}", t.not_run.empty() ? "its end" : "all is known", who,
                          of, r.device, r.fits == false ? ", which does not fit" : "",
-                         t.ran_out && t.ran_out->raised ? fmt::format(" It ran out of memory in {}.", where(*t.ran_out)) : "", looping(t)) +
+                         t.ran_out && t.ran_out->raised ? fmt::format(" It ran out of memory {}.", where(*t.ran_out)) : "", looping(t)) +
              stopped;
     default: {
       const std::string until = fmt::format("Until then {} {} on {}", who, of, r.device);
       if (!t.waits.empty())
         return fmt::format("Not known whether it fits: {}. {}. Give that loop a number of turns after which it ends, and forecast again.",
                            t.waits, until);
-      return fmt::format("The program failed ({}). {}.", t.ended, until);
+      return fmt::format("The program failed ({}).{} {}.", t.ended, t.advice.empty() ? "" : fmt::format(" {}.", t.advice), until);
     }
   }
 }

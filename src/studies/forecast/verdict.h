@@ -6,7 +6,7 @@
 
 namespace headroom::studies {
 
-std::string where(const RanOut&);    // "step 1, forward, train.py:20"
+std::string where(const RanOut&);    // "in step 1, forward, train.py:20", or "before the first step, train.py:5"
 std::string own_limit(const Told&);  // the program's line that lets PyTorch reserve only a part; empty: none does
 std::string early(const Told&);      // why one step shows no more than one step
 std::string verdict(const Told&);    // a sentence or two

@@ -24,7 +24,7 @@ def observe(torch):
     if DRY:
         from . import tuning, values
         steps.values = values.Values(torch)
-        tuning.begin(after_import)
+        tuning.begin(after_import, torch)
         hosts.begin(torch)
         limits.begin(torch)
     substitutes.begin(torch)

@@ -1,6 +1,7 @@
 """torch.compile's tuning. Inductor times several kernels for one product and keeps the fastest. Only a card knows these times, so PyTorch's own kernel
 is kept, which fuses nothing and holds most. One template is compiled and run beside it, in memory as on a card, where all would be: what they
-leave reserved there is not known, so the answer is "at least"."""
+leave reserved there is not known, so the answer is "at least". torch.backends.cudnn.benchmark times cuDNN's convolutions: its answer is
+"at least", too, where there are convolutions."""
 import functools
 import os
 import tempfile
@@ -10,7 +11,8 @@ from . import library
 _noted = False
 
 
-def begin(after_import):
+def begin(after_import, torch):
+    _benchmark(torch)
     # A cache of its own: a real run on this machine must not take what was chosen here.
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(tempfile.gettempdir(), f"headroom-dry-torchinductor-{os.getuid()}"))
     after_import("torch._inductor.select_algorithm", _choices)
@@ -38,6 +40,23 @@ def _note():
     if not _noted:
         _noted = True
         library.mark("tuned", "torch.compile would choose kernels by their times on the card; PyTorch's own were kept")
+
+
+def _benchmark(torch):
+    """Both ways to set it, the module's property and the flags() around a block, say so."""
+    run = getattr(torch._C, "_set_cudnn_benchmark", None)
+    if run is None:
+        return
+
+    def _set_cudnn_benchmark(on):
+        if on is True:
+            library.mark("benchmark", "torch.backends.cudnn.benchmark would choose cuDNN's convolutions by their times on the card")
+        return run(on)
+
+    torch._C._set_cudnn_benchmark = _set_cudnn_benchmark
+    setting = type(torch.backends.cudnn).__dict__.get("benchmark")
+    if getattr(setting, "setter", None) is run:
+        setting.setter = _set_cudnn_benchmark
 
 
 def _choices(module):
