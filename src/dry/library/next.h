@@ -2,6 +2,8 @@
 #pragma once
 #include <dlfcn.h>
 
+#include <initializer_list>
+
 namespace headroom::dry {
 
 // Python loads PyTorch's libraries for itself alone: they are asked for by name, or as the one that calls.
