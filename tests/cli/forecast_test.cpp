@@ -250,6 +250,24 @@ TEST_F(Forecast, KernelsThatACardWouldChooseByTheirTimesLeaveNoUpperBound) {
   EXPECT_NE(json("--device h100", "batch=1", 0)["uncertain"]["high_bytes"], nullptr);
 }
 
+TEST_F(Forecast, WhatValuesOrAnOrderOfThreadsDecideHasNoUpperBound) {
+  const Json values = json("--device h100", "batch=1 open", 0), order = json("--device h100", "batch=1 threads", 0);
+  const Json plain = json("--device h100", "batch=1", 0);
+  for (const Json& answer : {values, order}) {
+    EXPECT_EQ(answer["uncertain"]["high_bytes"], nullptr);
+    EXPECT_EQ(answer["uncertain"]["allocated_high_bytes"], nullptr);
+    EXPECT_EQ(answer["steps_done"][0]["reserved_high_bytes"], nullptr);
+  }
+  EXPECT_EQ(values["uncertain"]["said"][0]["text"], "a value decides how much is kept");
+  const auto low = [](const Json& answer) { return answer["uncertain"]["low_bytes"].get<std::int64_t>(); };
+  EXPECT_EQ(low(values), low(plain)) << "it may need more, not less";
+  const auto reserved = plain["peak_reserved_bytes"].get<std::int64_t>(), allocated = plain["peak_allocated_bytes"].get<std::int64_t>();
+  EXPECT_EQ(low(plain) - low(order), reserved - allocated / 2) << "one of two threads alone";
+  const Ended e = run(line("--device h100", "batch=1 open"));
+  EXPECT_NE(e.out.find("it needs at least"), std::string::npos) << e.out;
+  EXPECT_NE(e.out.find("a value decides how much is kept"), std::string::npos) << e.out;
+}
+
 TEST_F(Forecast, AProcessThatRunsOutBesideOneThatWasEndedDoesNotFit) {
   EXPECT_EQ(json("--device rtx4090", "batch=1 neighbour", 3)["status"], "oom");
   EXPECT_EQ(json("--device h200", "batch=1 neighbour", 0)["status"], "ok");

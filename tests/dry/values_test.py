@@ -191,6 +191,32 @@ class Values(Dry):
         counts = eval(self.dry(program, HEADROOM_DRY_ROUTING=shares)[0][0])
         self.assertEqual((sum(counts), counts[0] == max(counts)), (128, True))
 
+    def test_sums_of_sparse_gradients_have_as_many_rows_as_places_differ(self):
+        lines, marks = self.dry("""
+            import torch
+            def rows(places):
+                values = torch.randn(len(places), 8, device="cuda")
+                return torch.sparse_coo_tensor(places[None], values, (100, 8)).coalesce()._nnz()
+            print(rows(torch.tensor([5, 7, 5, 5, 9], device="cuda")), rows(torch.empty(5, dtype=torch.int64, device="cuda")))
+            table = torch.nn.Embedding(100, 8, sparse=True).cuda()
+            table(torch.tensor([[1, 2, 1], [2, 2, 4]]).cuda()).sum().backward()
+            print(table.weight.grad.coalesce().indices().shape)
+        """)
+        self.assertEqual(lines, ["3 5", "torch.Size([1, 3])"])  # of unknown places all are taken to differ
+        self.assertEqual([m[1].rsplit("/", 1)[1] for m in marks if m[0] == "value"], ["program.py:5 int64"])
+
+    def test_a_row_of_an_unknown_mask_may_have_any_and_a_whole_one_has_none(self):
+        """Beam search goes on while any running beam of a text may still win; a program asks of all numbers whether any is wrong."""
+        lines, _ = self.dry("""
+            import torch
+            scores, finished = torch.randn(4, 3, device="cuda"), torch.full((4, 1), -1e9, device="cuda")
+            goes_on = torch.ones(4, 1, dtype=torch.bool, device="cuda")
+            for _ in range(3):
+                goes_on = goes_on & torch.any(scores > finished, dim=-1, keepdim=True)
+            print(torch.any(goes_on).item(), (scores > 9).any().item())
+        """)
+        self.assertEqual(lines, ["True False"])
+
     def test_a_scaler_sees_finite_gradients(self):
         lines, marks = self.dry("""
             import torch
@@ -357,6 +383,22 @@ class Steps(Dry):
         _, marks = self.dry(NET + "a, b = (torch.optim.SGD(p.parameters(), lr=0.1) for p in (net.words, net.blocks))\n"
                             "for _ in range(3):\n    net(ids).sum().backward()\n    for o in (a, b, a, b):\n        o.step()\n", HEADROOM_DRY_STEPS="9")
         self.assertEqual([m[2] for m in marks if m[0] == "step"], [1, 2, 3])
+
+    def opened(self, program):
+        return [(m[1].split(" ")[0], m[2]) for m in self.dry(NET + program, HEADROOM_DRY_STEPS="99")[1] if m[0] == "open"]
+
+    def test_searches_that_values_end_are_told(self):
+        run = "o = torch.optim.{}\ndef closure():\n    o.zero_grad()\n    l = net(ids).sum()\n    l.backward()\n    return l\nfor _ in range(2):\n    o.step(closure)\n"
+        self.assertEqual(self.opened(run.format("LBFGS(net.parameters())")), [("LBFGS", 1)])
+        self.assertEqual(self.opened(run.format("SGD(net.parameters(), lr=0.1)")), [])
+
+    def test_threads_that_train_at_once_are_told(self):
+        train = ("import threading\nturn = threading.Barrier(2)\ndef train(at_once):\n    p = nn.Parameter(torch.ones(8, device='cuda'))\n    o = torch.optim.SGD([p], lr=0.1)\n"
+                 "    for _ in range(2):\n        p.sum().backward()\n        o.step()\n        if at_once: turn.wait()\n")
+        two = "threads = [threading.Thread(target=train, args=(True,)) for _ in range(2)]\nfor t in threads: t.start()\nfor t in threads: t.join()\n"
+        self.assertEqual(self.opened(train + two), [("several", 2)])
+        after = "train(False)\nfor _ in range(2):\n    t = threading.Thread(target=train, args=(False,))\n    t.start()\n    t.join()\n"
+        self.assertEqual(self.opened(train + after), [])
 
     def test_without_a_number_it_ends_once_two_steps_agree(self):
         _, marks = self.dry(NET + "o = torch.optim.AdamW(net.parameters())\nwhile True:\n    step(o)\n")

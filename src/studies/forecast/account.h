@@ -45,6 +45,7 @@ struct ProgramAccount {
   std::optional<Fraction> fraction{};   // share of the card's memory that PyTorch may reserve
   std::optional<dry::Spread> spread{};  // these peaks with segments at other addresses
   bool addresses_matter = false;        // the effect of addresses is unknown
+  std::uint64_t threads = 1;            // that trained at once
 };
 
 struct ReservedRange {
@@ -54,6 +55,8 @@ struct ReservedRange {
 // eighth of their range is added at both ends.
 ReservedRange reserved_range(const dry::Needs& low, const dry::Needs& high, std::uint64_t unsure_bytes);
 ReservedRange reserved_range(const ProgramAccount&);
+// `low`, or what is left of it where threads asked for memory in an order that is the system's.
+std::uint64_t least_allocated(const ProgramAccount&, std::uint64_t low);
 
 // What one process did, beside its cards' bytes.
 struct ProcessStory {
@@ -72,6 +75,8 @@ struct ProcessStory {
   std::int64_t loop_reads = 0;               // how often
   std::string end;                           // why the observer ended the program; empty: it did not
   bool waits = false;                        // because a loop waits for a value to change; else enough steps were done
+  std::string open;                          // why more may be needed than was seen, with nothing that bounds it
+  std::uint64_t threads = 1;                 // that trained at once, in an order that is the system's
   bool tuned = false;                        // kernels were chosen by their times: what measuring them leaves reserved is not known
   std::string settled;                       // why what was seen by then is enough; the program went on for a while
   bool ended_itself = false;                 // in that while, with an exit code of its own

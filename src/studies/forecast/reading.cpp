@@ -145,6 +145,10 @@ void Reading::operator()(const Head&, const dry::Mark& m) {
     story_.said.push_back({"note", std::string(text)});
   } else if (what == "benchmark") {
     benchmark_ = text;
+  } else if (what == "open") {
+    if (story_.open != text) story_.said.push_back({"note", std::string(text)});
+    story_.open = text;
+    story_.threads = std::max(story_.threads, std::uint64_t(std::max<std::int64_t>(m.value, 1)));
   } else if (what == "replaced" || what == "cannot" || what == "note") {
     story_.said.push_back({std::string(what), std::string(text)});
   }
@@ -200,9 +204,18 @@ ProcessStory Reading::story() {
   for (auto& [device, card] : cards_) {
     const bool used = !card.points.empty() || card.ran_out || card.driver_most > 0;
     if (used) story_.cards.push_back(account_of(device, card));
+    if (used) open(story_.cards.back());
     if (!used) story_.seen_bytes = std::max(story_.seen_bytes, card.card_most);
   }
   return std::move(story_);
+}
+
+void Reading::open(ProgramAccount& a) const {
+  a.threads = story_.threads;
+  for (ForecastStepRow& step : a.steps) {
+    if (!story_.open.empty()) step.reserved_high_bytes.reset();
+    if (a.threads > 1) step.reserved_low_bytes.reset();
+  }
 }
 
 std::uint32_t Reading::number_of(std::string_view phase) {

@@ -75,6 +75,7 @@ class Reading {
   std::string what_is(const CardLog& c, const BlockLife& life) const;
   std::vector<ForecastBlockRow> rows_of(const CardLog& c, int rank, std::uint64_t at, bool only_saved);
   ProgramAccount account_of(std::uint32_t device, CardLog& c);
+  void open(ProgramAccount&) const;  // takes back what nothing bounds
   // Expandable segments are one range of addresses for all blocks: where it lies changes nothing.
   void add_spread(std::uint32_t device, ProgramAccount& a, std::span<const std::size_t> taken_by_step) const;
   void add_steps(const CardLog& c, ProgramAccount& a) const;

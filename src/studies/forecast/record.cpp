@@ -158,11 +158,13 @@ Record uncertain_of(const Told& t, bool for_people) {
     r.add("low_bytes", std::int64_t(low), Unit::bytes);
     r.add("high_bytes", high ? Value(std::int64_t(*high)) : Value(), Unit::bytes);
     const ProgramAccount& a = t.accounts.front();  // with segments at other addresses
+    const bool open = std::ranges::any_of(t.processes, [](const ProcessStory& p) { return !p.open.empty(); });
     const auto allocated = [&](const auto& end) { return a.spread ? Value(std::int64_t(end(*a.spread))) : Value(); };
     r.add("allocated_low_bytes",
-          allocated([&](const dry::Spread& s) { return t.routing ? t.routing->allocated_low_bytes : s.low.allocated; }), Unit::bytes);
-    r.add("allocated_high_bytes",
-          allocated([&](const dry::Spread& s) { return t.routing ? t.routing->allocated_high_bytes : s.high.allocated; }), Unit::bytes);
+          allocated([&](const dry::Spread& s) { return t.routing ? t.routing->allocated_low_bytes : least_allocated(a, s.low.allocated); }),
+          Unit::bytes);
+    const Value most = allocated([&](const dry::Spread& s) { return t.routing ? t.routing->allocated_high_bytes : s.high.allocated; });
+    r.add("allocated_high_bytes", open ? Value() : most, Unit::bytes);
     r.add("unknown_values", t.row.unknown_values).add("accepted_functions", t.row.accepted_functions);
     r.add(Part{table_of("values", "", values)});
     r.add(Part{table_of("functions", "", functions)});
@@ -216,6 +218,8 @@ Record uncertain_of(const Told& t, bool for_people) {
         : !runtimes_of(t).empty() ? "what a runtime of its own would take is not counted"
         : std::ranges::any_of(t.processes, &ProcessStory::tuned)
             ? "measuring kernels to choose among them leaves memory reserved on a card, of which only a part is seen here"
+        : std::ranges::any_of(t.processes, [](const ProcessStory& p) { return !p.open.empty(); })
+            ? "values, or an order, that only the card's machine knows may need more, as a remark here says"
         : lacks_workspace ? "a function above may ask for more workspace than is counted"
         : !t.short_by.empty()
             ? "what a second step takes was not seen"

@@ -80,7 +80,7 @@ void fill(Told& t, const std::vector<ProcessStory>& stories) {
   };
   std::ranges::stable_sort(t.accounts, std::less{}, order);
   const bool bounded = std::none_of(t.processes.begin(), t.processes.end(), [](const ProcessStory& p) {
-    return !p.static_runtimes.empty() || p.tuned ||
+    return !p.static_runtimes.empty() || p.tuned || !p.open.empty() ||
            std::any_of(p.functions.begin(), p.functions.end(), [](const OnlyAcceptedRow& f) { return f.may_take_more(); });
   });
   ForecastRow& r = t.row;

@@ -2,7 +2,7 @@
 // reported to the profiler's function. Without the library that stands in for CUDA it finds none of them and says so.
 // usage: like_torch [batch=N] [steps=N] [least=N] [catch] [fails] [killed] [spins] [forks] [leaves] [idle] [without-cuda] [pins] [levers] [pool] [spare] [routed] [reads] [until-low] [ended]
 // [own-runtime] [fraction] [loops] [shares] [opened] [opened-late] [silent]
-// [settles] [evaluates] [exits] [neighbour] [tunes]
+// [settles] [evaluates] [exits] [neighbour] [tunes] [open] [threads]
 // [spins-with=VARIABLE:WORD:FILE]   where the variable has the word: makes the file, and never ends
 #include <dlfcn.h>
 #include <sys/wait.h>
@@ -237,6 +237,8 @@ int main(int argc, char** argv) {
       if ((loss ? std::atof(loss) : 0.75) <= 3) return 0;
     }
     if (said("forks") && step == 1 && fork() == 0) _exit(0);
+    if (said("open") && step == 1) mark("open", "a value decides how much is kept", 1);
+    if (said("threads") && step == 1) mark("open", "two threads train at once", 2);
     if (said("tunes") && step == 1) mark("tuned", "kernels would be chosen by their times", 0);
     if (said("settles") && step == 2) mark("settled", "the peaks of two optimizer steps agree", 0);
     if (said("ended") && step == 2) {  // as the observer ends a program

@@ -87,6 +87,8 @@ class Again:
             return [torch.zeros(shapes[0], dtype=torch.bool, device="cpu")]
         if bare == "ne" and floating and len(args) > 1 and isinstance(args[1], (int, float)) and args[1] == float("inf"):
             return [torch.ones(shapes[0], dtype=torch.bool, device="cpu")]  # isinf and isfinite ask so
+        if bare == "any" and (len(args) > 1 or "dim" in kwargs):  # of rows (which beams may still win); of all, a program asks whether something is wrong
+            return [self.rules.mask(shapes[0])]
         if bare == "topk":
             dim = args[2] if len(args) > 2 else kwargs.get("dim", -1)
             return [None, self.rules.chosen(shapes[1], dim, x.shape[dim] if x.dim() else 1)]

@@ -243,6 +243,34 @@ class Kernels:
             return out
         return kernel
 
+    def coalescing(self, base, overload, bare):
+        """Sums what a sparse tensor has twice. It reads how many places are different; where that is not known, all of them are."""
+        torch, after, op = self.torch, self.after, None
+
+        @self.shell
+        def different(name, x):
+            places = x._indices()
+            held, state = self.twin(places) if self.on_card(places) and places.numel() <= MOST else (None, 0)
+            count = torch.unique(held, dim=1).shape[1] if state else places.shape[1]
+            if not state:
+                self.count(places)
+            for kind in torch.int32, torch.int64:
+                one = torch.tensor([count], dtype=kind, device="cpu")
+                library.answer(one.data_ptr(), one.element_size(), int(state == 1))
+
+        def kernel(keyset, x):
+            nonlocal op
+            if op is None:
+                op = self.overload(base, overload)
+            if not x.is_cuda or getattr(inside, "now", False):
+                return op._handle.redispatch_boxed(keyset & after, x)
+            different(base, x)
+            try:
+                return op._handle.redispatch_boxed(keyset & after, x)
+            finally:
+                library.unanswer()
+        return kernel
+
     def searching(self, base, overload, bare):
         """A search for a number puts it on the card, in a form that PyTorch cannot show to Python: it is put there as a tensor."""
         torch, after, op, by_tensor = self.torch, self.after, None, None

@@ -25,6 +25,8 @@ _peaks = []  # (allocated, reserved) of each step
 _ending = False
 _is_made = False  # an optimizer
 _captured_step = False  # an optimizer's step is part of the graph that is being captured: its replays are the steps
+_trainers = []  # threads whose optimizers have stepped
+_open = set()  # what was said of bytes that nothing here bounds
 _captured_backward = False  # a backward pass is part of the graph that is being captured: its replays are backward passes
 
 
@@ -61,7 +63,24 @@ def _made(init):
     return made
 
 
-def _open(phase):
+def _say_open(text, threads=1):
+    """Once: why the program may need more than is seen here, with nothing that bounds it."""
+    if (text, threads) not in _open:
+        _open.add((text, threads))
+        library.mark("open", text, threads)
+
+
+def _say_threads():
+    """Threads that train at once ask for memory in an order that the system decides. The main thread may only wait for another one."""
+    own, main = threading.current_thread(), threading.main_thread()
+    if own not in _trainers:
+        _trainers.append(own)
+    others = [t for t in _trainers if t is not own and t.is_alive()]
+    if any(t is not main for t in others):
+        _say_open("several threads train at once: the order in which they ask for memory is the system's", len(others) + 1)
+
+
+def _begin(phase):
     _phases.append(phase)
     library.mark("phase", phase)
 
@@ -77,7 +96,7 @@ def _in_phase(phase, run):
 
     @functools.wraps(run)
     def inside(*args, **kwargs):
-        _open(phase)
+        _begin(phase)
         try:
             return run(*args, **kwargs)
         finally:
@@ -93,7 +112,7 @@ def _backward(run):
         global _backward_since, _captured_backward
         _backward_since = True
         _captured_backward = _captured_backward or _capturing()
-        _open("backward")
+        _begin("backward")
         try:
             return run(*args, **kwargs)
         finally:
@@ -108,7 +127,9 @@ def _capturing():
 
 def _before_step(optimizer, args, kwargs):
     """A closure (LBFGS, Lightning) has its own forward and backward pass inside the step: what it does is not the optimizer's."""
-    _open("optimizer")
+    _begin("optimizer")
+    if isinstance(optimizer, _torch.optim.LBFGS):
+        _say_open("LBFGS searches along lines until values of the card end that, and keeps what it finds: here it made the fewest searches")
     if _count == 0:
         _say_what_the_host_updates(optimizer)
     if len(args) > 1 and callable(args[1]):
@@ -166,6 +187,7 @@ def _capture_end(run):
 def _after_step(optimizer, args, kwargs):
     global _first, _backward_since, _captured_step
     _close()
+    _say_threads()
     if _first is None:
         _first = id(optimizer)
         from . import places

@@ -49,6 +49,8 @@ class Values(Twins, Again, Later, Kernels, Reads):
                     kind = self.computing
                 elif base == "_local_scalar_dense":
                     kind = self.scalar
+                elif base == "_coalesce" and has(name, "SparseCUDA") and not has(name, "BackendSelect"):
+                    kind = self.coalescing
                 elif self.overwrites(base, overload) and has(name, "CUDA") and not has(name, "BackendSelect"):
                     kind = self.forgetting
                 else:
