@@ -369,6 +369,12 @@ class Memory(Dry):
 
 
 class Steps(Dry):
+    def steps_until_they_agree(self, marks):
+        """The program goes on after them for a short time, and ten steps at most."""
+        steps = [m[2] for m in marks if m[0] == "step"]
+        self.assertLessEqual(len(steps), 13)
+        return [m[2] for m in marks[:[m[0] for m in marks].index("settled")] if m[0] == "step"]
+
     def test_the_program_ends_after_the_steps_that_were_asked_for(self):
         lines, marks = self.dry(NET + "import atexit\natexit.register(print, 'at exit')\no = torch.optim.AdamW(net.parameters())\n"
                                 "while True:\n    step(o)\n    print('step')\n", HEADROOM_DRY_STEPS="4")
@@ -402,15 +408,14 @@ class Steps(Dry):
 
     def test_without_a_number_it_ends_once_two_steps_agree(self):
         _, marks = self.dry(NET + "o = torch.optim.AdamW(net.parameters())\nwhile True:\n    step(o)\n")
-        self.assertEqual([m[2] for m in marks if m[0] == "step"], [1, 2, 3])
-
+        self.assertEqual(self.steps_until_they_agree(marks), [1, 2, 3])
 
     def test_a_loop_until_the_loss_is_small_trains_on(self):
         for head, check in (("while loss.item() > 0.01:", ""), ("while acc.item() < 0.99:", ""), ("for _ in range(50):", "    if loss.item() < 1e-4:\n        break\n")):
             with self.subTest(head):
                 _, marks = self.dry(NET + "o = torch.optim.AdamW(net.parameters())\nloss = step(o)\nacc = 1 - loss\n" + head + "\n    loss = step(o)\n    acc = 1 - loss\n"
                                     + check)
-                self.assertEqual([m[2] for m in marks if m[0] == "step"], [1, 2, 3])
+                self.assertEqual(self.steps_until_they_agree(marks), [1, 2, 3])
                 self.assertEqual([m[1] for m in marks if m[0] == "end"], ["the peaks of two optimizer steps agree"])
                 self.assertEqual(len([m for m in marks if m[0] == "optimizer"]), 1)
 
