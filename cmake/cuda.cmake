@@ -84,7 +84,8 @@ function(headroom_add_kernels)
   list(FILTER sources EXCLUDE REGEX "/sm90/[a-z_]+\\.cu$|/(gated_product|product_update(_fp8)?)_sm90\\.cu$")  # these are built for sm_90a below
   include(${PROJECT_SOURCE_DIR}/src/ops/attention/sm80/instances.cmake)
   # Sources that ask for no architecture: sm_90 gets the same code from sm_80's PTX (compared by cuobjdump -sass on 2026-11-27: 386 kernels, and on
-  # 2026-11-29 the 222 of flash_sm80 and flash_simt; none differs), so that one PTX is made for both. A source that reads __CUDA_ARCH__ is not among them (tests/house/layers_test.cpp).
+  # 2026-11-29 the 222 of flash_sm80 and flash_simt; none differs), so that one PTX is made for both. A source that reads __CUDA_ARCH__ is not among
+  # them (tests/house/layers_test.cpp).
   set(of_any_card ${sources})
   list(FILTER of_any_card INCLUDE REGEX
     "/(activation|adamw|bias|copy|cross_entropy|embedding|gradient_sum|head_norm|layernorm|rank_sum|rmsnorm|rope|stripes|swiglu)_cuda\\.cu$")
