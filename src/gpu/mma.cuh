@@ -11,6 +11,9 @@
 
 namespace headroom {
 
+// x, which is the same in every lane, told so to the compiler: what is made of it stays in uniform registers, where descriptors are read.
+__device__ __forceinline__ int same_in_warp(int x) { return __shfl_sync(~0u, x, 0); }
+
 // ---- operands in shared memory ----------------------------------------------------------------------------------
 // A tile is stored as panels: 64 columns (128 bytes) wide, rows one after another, 16-byte chunks swizzled within each
 // 8 rows (chunk ^= row % 8). That is what TMA writes with the 128-byte swizzle. Panels start on 1024 bytes.

@@ -31,7 +31,7 @@ __device__ __forceinline__ Walker set_up(Rings<stages>& s, int users) {
     barriers_ready();
   }
   cluster_meet();
-  const int warp = __shfl_sync(~0u, int(threadIdx.x) / 32, 0);  // tells the compiler that it is the same for the whole warp
+  const int warp = same_in_warp(int(threadIdx.x) / 32);
   return {warp, int(blockIdx.x) % pair_blocks, int(blockIdx.x) / pair_blocks, int(gridDim.x) / pair_blocks};
 }
 // To both blocks, that this warp has read a stage: each fetches for both.

@@ -14,7 +14,7 @@ template <class C, bool ordered, int dq_n>  // dq_n: its columns of dQ
 __device__ __forceinline__ void consume(const Args& a, Shared<C, ordered>& s, int group, bool hold) {
   using T = typename C::T;
   constexpr int dim = C::dim, rows = C::rows;
-  group = __shfl_sync(~0u, group, 0);  // tells the compiler that it is the same for the whole warp
+  group = same_in_warp(group);
   const int thread = threadIdx.x % 128, lane = thread % 32;
   const int key_here = group * 64 + thread / 32 * 16 + lane / 4, column_here = lane % 4 * 2;
   const auto release = [&](Barrier& b) {  // what products have read; what lanes have read themselves, the statistics, every lane hands back
@@ -38,7 +38,7 @@ __device__ __forceinline__ void consume(const Args& a, Shared<C, ordered>& s, in
   Found<C, ordered> found(a);
   for (int index = found.index(a); index < a.tiles;) {
     const Tile t = found.at(a, index);
-    const int kv_at = Shared<C, ordered>::tiles > 1 ? __shfl_sync(~0u, kv.stage * int(sizeof s.k[0]), 0) : 0;
+    const int kv_at = Shared<C, ordered>::tiles > 1 ? same_in_warp(kv.stage * int(sizeof s.k[0])) : 0;
     const int my_rows = kv_at + group * 64 * 128;  // of K and V
     const int k_columns = kv_at + (rows == 128 ? 0 : dim > 64 ? group * panel_bytes(keys) : group * 64);
     float dk[dim / 2] = {}, dv[dim / 2] = {}, scores[rows / 2], dp[rows / 2], dq[dq_n / 2];
@@ -246,7 +246,7 @@ __global__ void __launch_bounds__(384, 1) attention_bwd_sm90(const __grid_consta
     constexpr int first = dq_columns<C>(0), second = dq_columns<C>(1);
     if constexpr (first == second)
       consume<C, ordered, first>(a, s, threadIdx.x / 128 - 1, hold);
-    else if (__shfl_sync(~0u, threadIdx.x, 0) < 256)  // the same for the whole warp, as the compiler then knows
+    else if (same_in_warp(threadIdx.x) < 256)
       consume<C, ordered, first>(a, s, 0, hold);
     else
       consume<C, ordered, second>(a, s, 1, hold);

@@ -66,7 +66,7 @@ template <class C>
 __device__ __forceinline__ void consume_query(const WideArgs& a, WideQueryShared<C>& s, int group, bool hold) {
   using T = typename C::T;
   constexpr int dim = C::dim, keys = C::dq_keys, stage_bytes = sizeof s.k[0];
-  group = __shfl_sync(~0u, group, 0);
+  group = same_in_warp(group);
   const int thread = threadIdx.x % 128, lane = thread % 32, row_here = group * 64 + thread / 32 * 16 + lane / 4, column_here = lane % 4 * 2;
   const auto release = [&](Barrier& b) {
     if (lane == 0) b.arrive();

@@ -117,7 +117,7 @@ template <class C>
 __device__ __forceinline__ void consume_product(const WideArgs& a, ProductShared<C>& s, int group) {
   using T = typename C::T;
   constexpr int dim = C::dim, steps = C::keys / 16, stage_bytes = sizeof s.k[0];
-  group = __shfl_sync(~0u, group, 0);
+  group = same_in_warp(group);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
   Descriptors words(&s);
   const int keys_at = int(reinterpret_cast<const char*>(&s.k) - reinterpret_cast<const char*>(&s));

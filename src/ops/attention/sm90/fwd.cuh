@@ -110,7 +110,7 @@ __device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
   constexpr int first_group_barrier = 1, first_turn_barrier = 1 + C::consumers, everybody = 1 + 2 * C::consumers;  // numbered barriers
   constexpr std::true_type masked;
   constexpr std::false_type plain;
-  group = __shfl_sync(~0u, group, 0);  // tells the compiler that it is the same for the whole warp
+  group = same_in_warp(group);
   const int thread = threadIdx.x % 128, lane = thread % 32, group_barrier = first_group_barrier + group;
   const int row_here = thread / 32 * 16 + lane / 4, column_here = lane % 4 * 2;
   const auto q_at = describe(s.q[0] + group * 64 * columns_of<C>), k_at = describe(s.k[0]), v_at = describe(s.v[0], panel_bytes(keys));
