@@ -220,6 +220,9 @@ def main():
     p.add_argument("--out")
     p.add_argument("--cells", help="a file for headroom bench (cells.py)")
     a = p.parse_args()
+    for mode in a.modes.split(","):
+        if mode not in WORDS:
+            p.error(f"--modes: there is no '{mode}'; choose from {', '.join(WORDS)}")
     multiprocessing.set_start_method("spawn")
     ours = [""] + (a.ours or []) + [f"--masters halves --update during --gradients {x}" for x in (a.gradients or "").split(",") if x]
     print(f"torch {torch.__version__}, {torch.cuda.get_device_name()}, batch {a.batch}, len {a.len}, bf16", flush=True)
