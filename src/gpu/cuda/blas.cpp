@@ -128,7 +128,7 @@ Book& book() {
     cudaDeviceProp p;
     cuda(cudaGetDeviceProperties(&p, device));
     b = std::make_unique<Book>();
-    b->file = plan_file_of(fmt::format("{} cublasLt {}, 16 bits in a fixed order", p.name, cublaslt().cublasLtGetVersion()));
+    b->file = plan_file_of(fmt::format("{} cublasLt {}, 16 and 8 bits in a fixed order", p.name, cublaslt().cublasLtGetVersion()));
     b->measured = read_plans(b->file);
   }
   return *b;
@@ -174,11 +174,11 @@ struct Call {  // one product, ready to be launched with any algorithm
     constexpr std::size_t counter_bytes = 16;
     cublasLtMatmulHeuristicResult_t wants{};
     const cublasStatus_t s = cublaslt().cublasLtMatmulAlgoCheck(handle(), d.raw, b.raw, a.raw, c.raw, c.raw, &how, &wants);
-    const bool counts = size_of(p.a.dtype) == 2 && s == CUBLAS_STATUS_SUCCESS && wants.workspaceSize <= counter_bytes;
+    const bool counts = size_of(p.a.dtype) <= 2 && s == CUBLAS_STATUS_SUCCESS && wants.workspaceSize <= counter_bytes;
     return {how, counts ? 0 : workspace_bytes};  // FP32 has no such algorithms; TF32 without workspace takes up to 2.7 times as long
   }
 
-  // For 16-bit types, prefer the algorithms that cuBLASLt offers without workspace to those that need a counter or nothing.
+  // For types of 16 and 8 bits, prefer the algorithms that cuBLASLt offers without workspace to those that need a counter or nothing.
   std::vector<Chosen> offered(int most) const {
     auto found = asked(most, workspace_bytes);
     const auto lends_nothing = [&](const auto& f) { return with_workspace(f.algo).lent == 0; };
