@@ -12,23 +12,23 @@
 namespace headroom::attention::sm90 {
 
 enum class TileOrder : std::uint8_t {
-  pairs,  // in turn; where tiles differ in length, a long and a short one of a head together, or each by itself where that is sooner over
-  tail,   // the same, but the tiles of the last heads as blocks ask for them, longest first: they even out what turns leave uneven
-  asked,  // all as blocks ask, by a counter in the workspace
-  asked_with_tail  // the same, the last heads together
+  in_turn,  // where tiles differ in length, a long and a short one of a head together, or each by itself where that is sooner over
+  asked     // as blocks ask, by a counter in the workspace: as many heads together as have their keys in L2, at the end the last ones
 };
 
-// As many (batch, head) pairs as keep `bytes` of K and V each in half of L2, in even sections: a small last one would be a tail of its own.
+// As many (batch, head) pairs as keep `bytes` of K and V each in a third of L2, in even sections: a small last one would be a tail of its own. Causal, bf16, at
+// 2k to 16k with 16, 24 and 32 MiB, FlashAttention-3's time over ours in the mean: head dim 64 1.036, 1.032, 1.034, 128 1.034, 1.031, 1.032, 256 1.024, 1.020,
+// 1.023; with the first heads in turn and the tail alone asked for, as until then, 1.034, 1.028 (one H200, 2026-11-29, bench/lab/attention_fwd.md).
 inline int pairs_at_once(std::int64_t pairs, double bytes) {
-  const std::int64_t fit = std::clamp<std::int64_t>(std::int64_t((24 << 20) / std::max(bytes, 1.0)), 1, pairs);
+  const std::int64_t fit = std::clamp<std::int64_t>(std::int64_t((16 << 20) / std::max(bytes, 1.0)), 1, pairs);
   return int(ceil_div(pairs, ceil_div(pairs, fit)));
 }
 
-// How many of the last (batch, head) pairs are a tail: about six tiles a block (tiles_of_block), half of them long. With more, blocks ask for keys of too many heads at
-// once. FlashAttention-3's time over ours with no tail, this one and nothing else (H200, 2026-11-22, bench/lab/attention_fwd.md): causal 64 at
-// 16k 0.98, 1.03, 1.04; 128 at 16k 0.98, 1.01, 1.01, at 2k 1.03, 1.05, 0.87, at 1k 1.08, 1.06, 0.80.
-inline std::int64_t pairs_of_tail(std::int64_t pairs, std::int64_t row_tiles, std::int64_t tiles_of_block, std::int64_t units) {
-  return std::min(pairs, ceil_div(tiles_of_block * units, row_tiles));
+// How many of the last (batch, head) pairs are asked for together: about so many tiles a block, half of them long. With more, blocks ask for keys of too many
+// heads at once; with fewer, some end late.
+constexpr std::int64_t last_tiles_of_block(int dim) { return dim > 128 ? 4 : 6; }
+inline std::int64_t last_pairs(std::int64_t pairs, std::int64_t row_tiles, int dim, std::int64_t units) {
+  return std::min(pairs, ceil_div(last_tiles_of_block(dim) * units, row_tiles));
 }
 
 // The tiles of rows of a causal head, and how long they take in key tiles.
@@ -71,18 +71,16 @@ double time_longest_first(std::int64_t pairs, std::int64_t row_tiles, double byt
 }
 
 // bytes_of_pair: of K and V that a (batch, head) pair reads, its share where heads share them
-inline void deal_whole_tiles(ForwardArgs& a, TileOrder deal, double bytes_of_pair, Context& ctx, int tiles_of_tail = 6) {
+inline void deal_whole_tiles(ForwardArgs& a, TileOrder order, double bytes_of_pair, Context& ctx, int dim) {
   const std::int64_t pairs = std::int64_t(a.batch) * a.heads;
-  const std::int64_t tail = pairs_of_tail(pairs, a.row_tiles, tiles_of_tail, ctx.device.units);
-  std::int64_t asked = 0;
-  if (deal == TileOrder::asked || deal == TileOrder::asked_with_tail) asked = pairs;
-  if (deal == TileOrder::tail) asked = tail;
-  a.pairs_in_turn = int(pairs - asked);
-  a.units = int(a.longest_first ? pairs * a.row_tiles : dealt_units(a.band.reach, a.row_tiles, pairs - asked));
-  if (asked == 0) return;
-  a.tiles_asked = int(asked * a.row_tiles);
-  a.pairs_last = deal == TileOrder::asked ? 0 : int(tail);
-  a.heads_at_once = asked > a.pairs_last ? pairs_at_once(asked - a.pairs_last, bytes_of_pair) : 1;
+  if (order == TileOrder::in_turn) {
+    a.pairs_in_turn = int(pairs);
+    a.units = int(a.longest_first ? pairs * a.row_tiles : dealt_units(a.band.reach, a.row_tiles, pairs));
+    return;
+  }
+  a.tiles_asked = int(pairs * a.row_tiles);
+  a.pairs_last = int(last_pairs(pairs, a.row_tiles, dim, ctx.device.units));
+  a.heads_at_once = pairs > a.pairs_last ? pairs_at_once(pairs - a.pairs_last, bytes_of_pair) : 1;
   const Tensor counter = ctx.arena.make("attention.next_tile", DType::i32, {1});
   a.next_tile = counter.as<int>();
   if (!ctx.dry()) set_bytes(counter.data, 0, counter.bytes(), ctx.stream);

@@ -94,12 +94,9 @@ Pace pace_of() {
   return Tiles::consumers == 2 ? Pace{1.02, 2} : Pace{1.6, 2};
 }
 
-// At 256 few heads have their keys in L2, so that they are swept one after another: FlashAttention-3's time over ours at 2k, 4k, 8k, 16k, the first heads in turn →
-// asked for, head by head, then a tail of four tiles a block: 1.039 → 1.046, 1.012 → 1.025, 1.004 → 1.000, 1.015 → 1.021 (H200, 2026-11-28).
-template <class Tiles>
+// Up to 1k the heads that share keys in L2 have few tiles, and blocks that ask lose more than an uneven end costs.
 TileOrder order_of(Reach reach, std::int64_t len_k) {
-  if (reach != Reach::before || len_k <= 1024) return TileOrder::pairs;
-  return Tiles::dim == 256 ? TileOrder::asked_with_tail : TileOrder::tail;
+  return reach == Reach::before && len_k > 1024 ? TileOrder::asked : TileOrder::in_turn;
 }
 
 // 0 where causal tiles are not dealt longest first, else the steps of the block that has most.
@@ -107,7 +104,7 @@ template <class Tiles>
 double steps_longest_first(const Problem& p, int units) {
   constexpr std::int64_t rows = Tiles::consumers * 64;
   const Band band = p.band();
-  if (band.reach != Reach::before || order_of<Tiles>(band.reach, p.len_k) != TileOrder::pairs) return 0;
+  if (band.reach != Reach::before || order_of(band.reach, p.len_k) == TileOrder::asked) return 0;
   const Pace pace = pace_of<Tiles>();
   return time_longest_first(p.batch * p.heads, ceil_div(p.len_q, rows), bytes_of_pair(p), units, pace.tile_us / pace.step_us,
                             [&](int tile) {
@@ -171,7 +168,7 @@ void forward_by(const Problem& p, const Forward& t, const Partition& partition, 
     a.tiles_asked = int(a.listed.most * p.batch * heads);
   } else {
     a.longest_first = a.band.reach == Reach::before && steps_longest_first<Tiles>(p, ctx.device.units) > 0;
-    deal_whole_tiles(a, order_of<Tiles>(a.band.reach, p.len_k), bytes_of_pair(p), ctx, Tiles::dim == 256 ? 4 : 6);
+    deal_whole_tiles(a, order_of(a.band.reach, p.len_k), bytes_of_pair(p), ctx, Tiles::dim);
   }
   list_documents_on_gpu(p, t.with, lists, ctx, a.next_tile, a.listed);
   if (ctx.dry()) return;
@@ -221,7 +218,7 @@ double units_us(const Problem& p, const Partition& partition, int units, Pace pa
                  rounds = std::ceil(tiles * double(pairs) / at_once);
     return begin_us + rounds * (pace.tile_us + meet_us + pace.step_us * std::ceil(longest / partition.blocks_of_tile));
   }
-  const bool asked = order_of<Tiles>(band.reach, p.len_k) != TileOrder::pairs;
+  const bool asked = order_of(band.reach, p.len_k) == TileOrder::asked;
   const double together = band.reach == Reach::all ? 1 : 2,
                dealt = std::ceil(tiles / together) * double(pairs);  // a long tile and a short one
   if (const double steps = steps_longest_first<Tiles>(p, units); steps > 0)
