@@ -63,6 +63,7 @@ void quantise_cuda(const Request& r, const Tensor& maxima, Context& ctx) {
                    .rows = int(rows),
                    .columns = int(columns),
                    .tiles = unsigned(tiles),
+                   .units = unsigned(ctx.device.units),
                    .whole = whole,
                    .backwards = reach.count() > 0,
                    .as_is = copy_of(r.as_is),

@@ -133,7 +133,7 @@ __device__ void write_lines(const Args<T>& a, int row0, int column0, const Room<
 //   numerics  encode.h: the hardware's conversion gives the same bits for finite numbers; a thread that has others computes by encode()
 //   limit   bandwidth
 template <class T, class A, class B, class Source>
-__global__ void __launch_bounds__(threads, sizeof(T) == 2 && Source::tiles == 1 ? 3 : 2) quantise_tile(const __grid_constant__ Args<T> a) {
+__global__ void __launch_bounds__(threads, blocks_of_unit<T, Source>) quantise_tile(const __grid_constant__ Args<T> a) {
   using W = Word<T>;
   constexpr int tiles = Source::tiles;
   __shared__ __align__(16) Room<T> room[tiles];
@@ -142,6 +142,7 @@ __global__ void __launch_bounds__(threads, sizeof(T) == 2 && Source::tiles == 1 
   if (thread == 0) room[0].clipped = room[0].flushed = room[0].nan = 0;
   Tile<T> t[tiles];
   load_tiles<T, Source>(a, at, t);
+  ask_ahead<T, Source>(a);
 #pragma unroll
   for (int k = 0; k < tiles; ++k) find_maxima(at, t[k], room[k]);
   __syncthreads();
