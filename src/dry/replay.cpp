@@ -7,6 +7,7 @@
 #include <set>
 #include <tuple>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "dry/addresses.h"
@@ -212,11 +213,23 @@ bool was_full(std::span<const Request> requests, std::size_t i) {
   return i < requests.size() && requests[i].what == std::uint32_t(RequestIs::segment_taken);
 }
 
+// Blocks that are not asked for in a layout: all that a card may do without, or those of sizes that the seed decides.
+struct LeftOut {
+  std::span<const std::size_t> blocks;  // by number, ascending
+  std::uint64_t seed = 0;               // 0: all
+  bool take(std::size_t number, std::uint64_t bytes) {
+    while (!blocks.empty() && blocks[0] < number) blocks = blocks.subspan(1);
+    if (blocks.empty() || blocks[0] != number) return false;
+    return seed == 0 || std::mt19937_64(bytes ^ seed << 48)() % 2 == 0;
+  }
+};
+
 // Plays the requests. `own`: the addresses have to come out as they were.
 std::optional<Played> played(std::span<const Request> requests, std::span<const std::size_t> step_ends, Segments& segments, AsTheyWere* own,
-                             std::uint64_t limit, Rules rules) {
+                             std::uint64_t limit, Rules rules, LeftOut left_out = {}) {
   CachingAllocator allocator(segments, own ? 0 : limit, rules);
   std::unordered_map<std::uint64_t, std::uint64_t> now;  // the run's address of a block, and this layout's
+  std::unordered_set<std::uint64_t> not_there;           // blocks of the run that are left out here
   bool emptied = false;
   std::size_t taken = 0;
   std::vector<Needs> steps;
@@ -232,7 +245,10 @@ std::optional<Played> played(std::span<const Request> requests, std::span<const 
     switch (is) {
       case RequestIs::taken: {
         end_steps();
-        ++taken;
+        if (left_out.take(taken++, r.bytes)) {
+          not_there.insert(r.address);
+          break;
+        }
         const std::uint64_t at = allocator.take(r.bytes, r.stream);
         if (!at || (own && at != r.address)) return std::nullopt;
         now[r.address] = at;
@@ -240,6 +256,10 @@ std::optional<Played> played(std::span<const Request> requests, std::span<const 
       }
       case RequestIs::unused:
       case RequestIs::given: {
+        if (const auto gone = not_there.find(r.address); gone != not_there.end()) {
+          if (is == RequestIs::given) not_there.erase(gone);
+          break;
+        }
         const auto at = now.find(r.address);
         if (at == now.end()) return std::nullopt;
         if (!(is == RequestIs::unused ? allocator.unused(at->second) : allocator.give(at->second))) return std::nullopt;
@@ -267,7 +287,8 @@ void widen(Needs& low, Needs& high, const Needs& other) {
 
 }  // namespace
 
-std::optional<Spread> spread_of(std::span<const Request> requests, std::uint64_t limit, std::span<const std::size_t> step_ends) {
+std::optional<Spread> spread_of(std::span<const Request> requests, std::uint64_t limit, std::span<const std::size_t> step_ends,
+                                std::span<const std::size_t> perhaps_none) {
   constexpr std::size_t most_played = 2'000'000, most_layouts = 48, least_layouts = 12;
   std::optional<Played> first;
   Rules rules;
@@ -285,17 +306,23 @@ std::optional<Spread> spread_of(std::span<const Request> requests, std::uint64_t
   for (const Needs& step : first->steps) spread.steps.push_back({step, step});
   spread.choices = first->choices;
   spread.limit = limit;
-  if (spread.choices == 0) return spread;
+  spread.left_out = std::int64_t(perhaps_none.size());
+  if (spread.choices == 0 && perhaps_none.empty()) return spread;
   const std::size_t layouts = std::clamp(most_played / std::max<std::size_t>(requests.size(), 1), least_layouts, most_layouts);
   for (std::uint32_t seed = 1; seed < layouts; ++seed) {
-    Elsewhere elsewhere(seed);
-    const auto other = played(requests, step_ends, elsewhere, nullptr, limit, rules);
-    if (!other) return std::nullopt;
-    widen(spread.low, spread.high, other->needs);
-    for (std::size_t i = 0; i < spread.steps.size() && i < other->steps.size(); ++i)
-      widen(spread.steps[i].low, spread.steps[i].high, other->steps[i]);
-    ++spread.layouts;
-    spread.ran_out += other->ran_out;
+    for (const bool all_there : {true, false}) {
+      if (all_there ? spread.choices == 0 : perhaps_none.empty()) continue;
+      Elsewhere elsewhere(seed);
+      const LeftOut left_out = all_there ? LeftOut{} : LeftOut{perhaps_none, seed % 3 == 0 ? 0 : seed};
+      const auto other = played(requests, step_ends, elsewhere, nullptr, limit, rules, left_out);
+      if (!other) return std::nullopt;
+      widen(spread.low, spread.high, other->needs);
+      for (std::size_t i = 0; i < spread.steps.size() && i < other->steps.size(); ++i)
+        widen(spread.steps[i].low, spread.steps[i].high, other->steps[i]);
+      if (!all_there) continue;
+      ++spread.layouts;
+      spread.ran_out += other->ran_out;
+    }
   }
   return spread;
 }

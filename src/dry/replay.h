@@ -3,6 +3,8 @@
 // card, and a card does not repeat it. So the requests of a run are played through the allocator's rules again, first at the run's own
 // addresses, where every block has to come out where it was, then at others. What they need differs by what addresses alone decide.
 // Newer versions of PyTorch (2.15 does) take the block in the oldest segment instead: where that gives the run's own addresses, nothing differs.
+// Blocks that a card may not ask for (workspaces of products that it computes as they are) are left out in every other layout, all of them or
+// those of some sizes: a card decides by shape.
 // Sizes may be rounded up by roundup_power2_divisions:N: the N with which blocks come out where they were is the run's.
 #pragma once
 #include <cstdint>
@@ -28,11 +30,14 @@ struct Spread {
   std::int64_t layouts = 1;       // layouts that were tried; 1: there was never a choice between free blocks of one size
   std::int64_t choices = 0;       // requests for which there were
   std::uint64_t limit = 0;        // the given limit
+  std::int64_t left_out = 0;      // blocks that a card may not ask for
   std::int64_t ran_out = 0;       // layouts of these in which the limit was too small, even with an emptied cache; they went on without it
 };
 
 // Nothing where the rules do not give the run's own addresses: another allocator, settings that these rules do not know, requests that are missing.
 // `limit`: of what is reserved, on the card that the run was for; 0: none. `step_ends`: how many blocks had been taken by each step's end.
-std::optional<Spread> spread_of(std::span<const Request> requests, std::uint64_t limit = 0, std::span<const std::size_t> step_ends = {});
+// `perhaps_none`: which of the blocks that were taken, from 0 and ascending, a card may not ask for.
+std::optional<Spread> spread_of(std::span<const Request> requests, std::uint64_t limit = 0, std::span<const std::size_t> step_ends = {},
+                                std::span<const std::size_t> perhaps_none = {});
 
 }  // namespace headroom::dry

@@ -155,6 +155,18 @@ TEST_F(DryLibrary, WhatIsOnlyAcceptedIsNamed) {
   EXPECT_NE(marks[0].value, marks[1].value);
 }
 
+// A card may multiply tensors of 1 x 1 as they are: their workspace is told, for the lower end of what is needed.
+TEST_F(DryLibrary, AConvolutionThatIsAPlainProductMayNeedNoWorkspace) {
+  const Numbers printed = run("convolutions");
+  ASSERT_EQ(printed.size(), 5u);
+  EXPECT_EQ(recorded<dry::Product>().size(), 4u);
+  const auto marks = recorded<dry::Mark>();
+  ASSERT_EQ(marks.size(), 1u) << "neither that of 3 x 3, nor of stride 2, nor one that has none";
+  const auto reserved = recorded<dry::Driver>();
+  ASSERT_GE(reserved.size(), 2u);
+  EXPECT_EQ(marks[0].value - printed[0], std::int64_t(reserved[reserved.size() - 2].address));
+}
+
 TEST_F(DryLibrary, RecurrentLayersHaveWeightsInOrderAndScratch) {
   constexpr long long first = 4 * 1024 * (512 + 1024), second = 4 * 1024 * 2048, biases = 2 * 4 * 1024, all = first + second + 2 * biases;
   constexpr long long state = 256 * 16 * 1024;

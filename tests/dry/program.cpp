@@ -248,6 +248,53 @@ void libraries() {
   print(call("cuptiActivityEnable", 1));
 }
 
+// Descriptors of cuDNN's graphs, as PyTorch makes them. Numbers are cuDNN's published enumerations.
+void* descriptor(int type) {
+  void* d = nullptr;
+  call("cudnnBackendCreateDescriptor", type, &d);
+  return d;
+}
+void set(void* d, int attribute, int type, std::int64_t count, const void* values) {
+  call("cudnnBackendSetAttribute", d, attribute, type, count, values);
+}
+void set(void* d, int attribute, void* part) { set(d, attribute, 15, 1, &part); }
+
+// A forward convolution in a workspace at `workspace`.
+void convolve(void* dnn, const std::int64_t (&filter)[4], const std::int64_t (&input)[4], const std::int64_t (&output)[4],
+              void* workspace) {
+  constexpr int operation = 10, graph = 15, search = 4, config = 3, plan = 5, pack = 21, tensor = 18, dims = 902, long_ = 3, pointer = 6;
+  void *const forward = descriptor(operation), *const g = descriptor(graph), *const s = descriptor(search),
+              *const found = descriptor(config);
+  void *const p = descriptor(plan), *const v = descriptor(pack);
+  int attribute = 703;  // filter, input, output
+  for (const auto* const size : {&filter, &input, &output}) {
+    void* const t = descriptor(tensor);
+    set(t, dims, long_, 4, *size);
+    set(forward, attribute++, t);
+  }
+  set(g, 801, forward);
+  set(s, 201, g);
+  call("cudnnBackendFinalize", s);
+  void* results[] = {found};
+  std::int64_t count = 0;
+  call("cudnnBackendGetAttribute", s, 202, 15, std::int64_t(1), &count, static_cast<void*>(results));
+  set(p, 401, found);
+  call("cudnnBackendFinalize", p);
+  set(v, 1003, pointer, 1, &workspace);
+  print(call("cudnnBackendExecute", dnn, p, v));
+}
+
+void convolutions() {
+  void* dnn = nullptr;
+  call("cudnnCreate", &dnn);
+  char *const first = allocate(mib), *const second = allocate(mib);
+  print(second - first);
+  convolve(dnn, {64, 32, 3, 3}, {8, 32, 28, 28}, {8, 64, 28, 28}, first);
+  convolve(dnn, {64, 32, 1, 1}, {8, 32, 28, 28}, {8, 64, 28, 28}, second);
+  convolve(dnn, {64, 32, 1, 1}, {8, 32, 28, 28}, {8, 64, 14, 14}, first);  // stride 2
+  convolve(dnn, {64, 32, 1, 1}, {8, 32, 28, 28}, {8, 64, 28, 28}, nullptr);
+}
+
 // Two layers of an LSTM from 512 to 1024 in FP32, 256 places of 16 sequences.
 void recurrent() {
   void *dnn = nullptr, *layers = nullptr, *data = nullptr, *tensor = nullptr, *at = nullptr;
@@ -511,27 +558,11 @@ void begins() {  // a library with a runtime inside
 
 int main(int argc, char** argv) {
   const std::map<std::string, std::function<void()>> words = {
-      {"memory", memory},
-      {"values", values},
-      {"streams", streams},
-      {"graphs", graphs},
-      {"properties", properties},
-      {"driver", driver},
-      {"host", host},
-      {"libraries", libraries},
-      {"recurrent", recurrent},
-      {"count", count},
-      {"killed", killed},
-      {"forked", forked},
-      {"threads", threads},
-      {"shared_card", shared_card},
-      {"ranks", ranks},
-      {"marks", marks},
-      {"speed", speed},
-      {"pool", pool},
-      {"named", named},
-      {"begins", begins},
-      {"smi", smi},
+      {"memory", memory}, {"values", values}, {"streams", streams},     {"graphs", graphs},       {"properties", properties},
+      {"driver", driver}, {"host", host},     {"libraries", libraries}, {"recurrent", recurrent}, {"convolutions", convolutions},
+      {"count", count},   {"killed", killed}, {"forked", forked},       {"threads", threads},     {"shared_card", shared_card},
+      {"ranks", ranks},   {"marks", marks},   {"speed", speed},         {"pool", pool},           {"named", named},
+      {"begins", begins}, {"smi", smi},
   };
   const auto word = words.find(argc > 1 ? argv[1] : "");
   if (word == words.end()) return 64;

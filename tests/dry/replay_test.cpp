@@ -103,6 +103,39 @@ TEST(Replay, WhereTheOldestSegmentIsTakenAddressesDecideNothing) {
   EXPECT_FALSE(spread_of(neither.requests));
 }
 
+// A workspace of 30 MiB, which a card may not ask for, lies between two tensors: without it the second takes no more than the first gave back.
+TEST(Replay, BlocksThatACardMayNotAskForAreLeftOutAtTheLowerEnd) {
+  History run;
+  run.segment(a, 12 * mib).take(a, 12 * mib).segment(b, 30 * mib).take(b, 30 * mib).give(b).give(a).take(a, 12 * mib);
+  run.take(b, 30 * mib).give(b);
+  const std::vector<std::size_t> workspaces{1, 3};
+  const std::vector<std::size_t> step_ends{2, 4};
+  const auto as_it_was = spread_of(run.requests), spread = spread_of(run.requests, 0, step_ends, workspaces);
+  ASSERT_TRUE(as_it_was && spread);
+  EXPECT_EQ(as_it_was->low.reserved, 42 * mib);
+  EXPECT_EQ(as_it_was->left_out, 0);
+  EXPECT_EQ(spread->run.reserved, 42 * mib);
+  EXPECT_EQ(spread->low.reserved, 12 * mib);
+  EXPECT_EQ(spread->high.reserved, 42 * mib);
+  EXPECT_EQ(spread->low.allocated, 12 * mib);
+  EXPECT_EQ(spread->high.allocated, 42 * mib);
+  EXPECT_EQ(spread->left_out, 2);
+  ASSERT_EQ(spread->steps.size(), 2u);
+  EXPECT_EQ(spread->steps[0].low.reserved, 12 * mib);
+  EXPECT_EQ(spread->steps[1].high.reserved, 42 * mib);
+}
+
+// A tensor that would have come where the workspace was splits a larger block, which another tensor lacks then.
+TEST(Replay, WithoutAWorkspaceMoreMayBeReserved) {
+  History run;
+  run.segment(a, 12 * mib).take(a, 12 * mib).segment(b, 32 * mib).take(b, 32 * mib).give(a).give(b).take(a, 12 * mib).take(b, 32 * mib);
+  const std::vector<std::size_t> workspace{0};
+  const auto spread = spread_of(run.requests, 0, {}, workspace);
+  ASSERT_TRUE(spread);
+  EXPECT_EQ(spread->run.reserved, 44 * mib);
+  EXPECT_EQ(spread->high.reserved, 64 * mib);
+}
+
 TEST(Replay, StreamsDoNotShareBlocks) {
   History run;
   run.segment(a, 12 * mib).take(a, 12 * mib, 0).give(a);

@@ -180,6 +180,35 @@ TEST_F(ForecastAccount, WhatALibrarySaysWithoutACardMayBeMoreAndIsBounded) {
   EXPECT_EQ(s.cards.at(0).unsure_bytes, std::uint64_t(8 * mebibyte));
 }
 
+// A convolution of 1 x 1 has a workspace here, and on a card perhaps none: "does not fit" must not follow from it.
+TEST_F(ForecastAccount, AWorkspaceThatACardMayNotNeedIsNotInTheLowerEnd) {
+  constexpr std::uint64_t mib = 1 << 20, a = 1024 * mib, b = 2048 * mib;
+  dry::ProgramRecord w;
+  w.mark("torch", "2.11.0", 1);
+  w.take(a, 12 * mib);
+  w.take(b, 30 * mib);
+  w.mark("workspace, perhaps none", "", std::int64_t(b));
+  w.give(b);
+  w.mark("step", "", 1);
+  std::vector<dry::Request> all;
+  for (const auto [at, bytes] : {std::pair(a, 12 * mib), std::pair(b, 30 * mib)}) {
+    all.push_back({at, bytes, std::uint32_t(dry::RequestIs::segment_taken), 0});
+    all.push_back({at, bytes, std::uint32_t(dry::RequestIs::taken), 0});
+  }
+  all.push_back({b, 0, std::uint32_t(dry::RequestIs::unused), 0});
+  all.push_back({b, 0, std::uint32_t(dry::RequestIs::given), 0});
+  w.requests(all);
+  const ProgramAccount account = story(w).cards.at(0);
+  EXPECT_EQ(account.peak_reserved_bytes, 42 * mib);
+  ASSERT_TRUE(account.spread);
+  EXPECT_EQ(account.spread->low.reserved, 12 * mib);
+  EXPECT_EQ(account.spread->low.allocated, 12 * mib);
+  EXPECT_EQ(account.spread->high.reserved, 42 * mib);
+  ASSERT_EQ(account.steps.size(), 1u);
+  EXPECT_LE(account.steps[0].reserved_low_bytes, 12 * mib);
+  EXPECT_EQ(account.steps[0].reserved_high_bytes, 46 * mib) << "and an eighth of the range, in segments";
+}
+
 TEST_F(ForecastAccount, TheLinesThatReadValuesSinceTheLastStepAreKept) {
   dry::ProgramRecord w = two_steps();
   EXPECT_TRUE(story(w).unknown_lines.empty());

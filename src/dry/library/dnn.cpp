@@ -19,6 +19,7 @@
 #include "dry/library/real_cudnn.h"
 #include "dry/library/work.h"
 #include "dry/library/world.h"
+#include "dry/plain_product.h"
 
 using namespace headroom::dry;
 
@@ -63,6 +64,7 @@ enum Attribute {
   tensor_type = 901,
   tensor_dims = 902,
   tensor_strides = 903,
+  pack_workspace = 1003,
   engine_graph = 1300,
   engine_index = 1301,
   engine_card = 1307,
@@ -97,7 +99,7 @@ constexpr std::uint64_t convolutions_unsure_bytes = 8 << 20;
 
 struct Work {
   const char* name = "cuDNN graph";
-  bool attention = false, workspace_known = false;
+  bool attention = false, workspace_known = false, plain_product = false;
   AttentionShape shape;
   ProductShape product;               // a convolution's
   std::vector<std::uint64_t> turned;  // bytes of its tensors whose channels are not innermost: kernels of tensor cores need them so
@@ -178,12 +180,15 @@ int type_of(const Descriptor* tensor) {
   return type.empty() ? 0 : type[0];
 }
 
+std::vector<std::int64_t> dims_of(const Descriptor* tensor) {
+  return tensor ? tensor->all<std::int64_t>(tensor_dims) : std::vector<std::int64_t>{};
+}
+
 // A convolution is a product: as many rows as its output has places, as many columns as it has channels. That of FP32 is tf32, as PyTorch has it
 // unless it is told otherwise.
 ProductShape product_of(const Convolution& c) {
   constexpr int cuda_half = 2, cuda_brain = 14, fast_tf32 = 77;
-  const auto shape = [](const Descriptor* tensor) { return tensor ? tensor->all<std::int64_t>(tensor_dims) : std::vector<std::int64_t>{}; };
-  const auto filter = shape(c.filter), input = shape(c.input), output = shape(c.output);
+  const auto filter = dims_of(c.filter), input = dims_of(c.input), output = dims_of(c.output);
   if (filter.size() < 3 || input.size() < 3 || output.size() < 3 || filter[1] == 0) return {};
   const std::int64_t groups = std::max<std::int64_t>(input[1] / filter[1], 1);
   ProductShape p{.m = output[0], .n = filter[0] / groups, .k = filter[1], .batch = groups};
@@ -198,7 +203,7 @@ ProductShape product_of(const Convolution& c) {
 std::vector<std::uint64_t> turned_of(const Convolution& c) {
   std::vector<std::uint64_t> bytes;
   for (const Descriptor* tensor : {c.input, c.filter, c.output}) {
-    const auto dims = tensor ? tensor->all<std::int64_t>(tensor_dims) : std::vector<std::int64_t>{};
+    const auto dims = dims_of(tensor);
     const auto strides = tensor ? tensor->all<std::int64_t>(tensor_strides) : std::vector<std::int64_t>{};
     if (dims.size() < 3 || strides.size() != dims.size() || strides[1] == 1) continue;
     std::uint64_t n = type_of(tensor) == cudnn_brain || type_of(tensor) == cudnn_half ? 2 : 4;
@@ -226,8 +231,10 @@ Work work_of(const Descriptor* of) {
     if (!op) continue;
     if (const char* const name = name_of_operation(op->type)) w.name = name;
     if (op->type >= convolution_forward && op->type <= convolution_backward_data) {
-      w.product = product_of(convolution_of(*op));
-      w.turned = turned_of(convolution_of(*op));
+      const Convolution c = convolution_of(*op);
+      w.product = product_of(c);
+      w.turned = turned_of(c);
+      w.plain_product = is_plain_product(dims_of(c.filter), dims_of(c.input), dims_of(c.output));
     }
     if (op->type == matmul && products++ == 0) {
       q = op->one(matmul_a);
@@ -372,7 +379,7 @@ int cudnnBackendGetAttribute(Descriptor* d, int attribute, int type, std::int64_
   }
   return ok;
 }
-int cudnnBackendExecute(const Handle* h, Descriptor* p, const Descriptor*) {
+int cudnnBackendExecute(const Handle* h, Descriptor* p, const Descriptor* pack) {
   const Work& w = p->work;
   if (!p->real && !w.workspace_known) {
     note(Said::no_workspace, w.name);
@@ -381,6 +388,8 @@ int cudnnBackendExecute(const Handle* h, Descriptor* p, const Descriptor*) {
   if (p->real && !w.attention) note(Said::by_library, "cuDNN convolutions", convolutions_unsure_bytes);
   std::int64_t workspace = 0;
   cudnnBackendGetAttribute(p, plan_workspace, 3, 1, nullptr, &workspace);
+  if (const auto at = pack ? pack->all<const void*>(pack_workspace) : std::vector<const void*>{}; w.plain_product && !at.empty() && at[0])
+    tell_workspace(at[0], Workspace::perhaps_none);
   static KernelName& turning = *new KernelName("cudnn::engines_precompiled::nchwToNhwcKernel");
   for (const std::uint64_t bytes : w.turned) launched(turning, {unsigned(bytes / 2048 + 1), 1, 1}, {256, 1, 1}, 0, h->stream, 2 * bytes);
   if (w.attention)

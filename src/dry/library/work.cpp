@@ -140,10 +140,11 @@ void launched(KernelName& name, Dim grid, Dim block, std::size_t shared_bytes, S
                     .reached_bytes = reached_bytes});
 }
 
-void tell_workspace(const void* p) {
+void tell_workspace(const void* p, Workspace is) {
   settle();
   Recorder& record = Recorder::get();
-  record.add(Mark{record.name("workspace"), 0, std::int64_t(reinterpret_cast<std::intptr_t>(p))});
+  const char* const what = is == Workspace::product ? "workspace" : "workspace, perhaps none";
+  record.add(Mark{record.name(what), 0, std::int64_t(reinterpret_cast<std::intptr_t>(p))});
 }
 
 void multiplied(const char* name, StreamHandle handle, const ProductShape& s) {

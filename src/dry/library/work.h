@@ -59,7 +59,11 @@ struct ProductShape {
 };
 void multiplied(const char* name, StreamHandle, const ProductShape&);
 
-void tell_workspace(const void* p);  // the block at `p` is what a library multiplies in, whenever it was allocated
+enum class Workspace : std::uint8_t {
+  product,       // what a library multiplies in, whenever it was allocated
+  perhaps_none,  // of one call, which a card may compute without it
+};
+void tell_workspace(const void* p, Workspace = Workspace::product);
 
 struct AttentionShape {
   std::int64_t batch = 0, heads = 0, len_q = 0, len_k = 0, head_dim = 0, kv_heads = 0;

@@ -38,6 +38,7 @@ struct CardLog {
   std::vector<Point> points;                            // after each event
   std::vector<std::uint64_t> step_ends;
   std::vector<std::size_t> taken_by_step;  // blocks that were taken by the end of each
+  std::vector<std::size_t> perhaps_none;   // numbers of the blocks that a card may not ask for, ascending
   std::uint64_t pool_live = 0, pool_taken = 0;
   std::uint64_t driver_most = 0, card_most = 0, allocated = 0, reserved = 0;
   std::optional<RanOut> ran_out;
@@ -60,6 +61,7 @@ class Reading {
   void operator()(const Head&, const dry::Note& n);
   void operator()(const Head&, const dry::Mark& m);
   void workspace_told(std::uint64_t address);
+  void perhaps_none_told(std::uint64_t address);
   void fraction_said(std::string_view text);  // "train.py:3 0 0.1": line, card (−1: every one), fraction
   ProcessStory story();
 
@@ -77,7 +79,7 @@ class Reading {
   ProgramAccount account_of(std::uint32_t device, CardLog& c);
   void open(ProgramAccount&) const;  // takes back what nothing bounds
   // Expandable segments are one range of addresses for all blocks: where it lies changes nothing.
-  void add_spread(std::uint32_t device, ProgramAccount& a, std::span<const std::size_t> taken_by_step) const;
+  void add_spread(std::uint32_t device, ProgramAccount& a, const CardLog& c) const;
   void add_steps(const CardLog& c, ProgramAccount& a) const;
   void add_phases(const CardLog& c, ProgramAccount& a) const;
   // What stands when backward begins, in the step of the peak; before the first step, or in a later one without backward: the last that has one.

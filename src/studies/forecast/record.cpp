@@ -191,12 +191,19 @@ Record uncertain_of(const Told& t, bool for_people) {
     r.add(Part{table_of("functions", "Functions that were not answered as a card would", shown)});
   }
   const ProgramAccount& most = t.accounts.front();
+  const bool left_out = most.spread && most.spread->left_out > 0;
   if (most.spread && most.spread->layouts > 1 && has_width(*most.spread))
     note(fmt::format(
         "PyTorch chose among free blocks of one size {}, by addresses that only the card knows. Its requests were played "
-        "again with segments at {} other sets of addresses: {} allocated, {} reserved.",
+        "again with segments at {} other sets of addresses{}: {} allocated, {} reserved.",
         most.spread->choices == 1 ? "once" : fmt::format("{} times", most.spread->choices), most.spread->layouts - 1,
+        left_out ? ", with and without workspaces that a card may not need" : "",
         words(most.spread->low.allocated, most.spread->high.allocated), words(most.spread->low.reserved, most.spread->high.reserved)));
+  if (left_out && has_width(*most.spread))
+    note(fmt::format(
+        "{} workspaces are of convolutions of 1 x 1, or of a filter as large as its input. A card may compute these without them; which of "
+        "them it does is not known here. The lower end has none.",
+        most.spread->left_out));
   if (t.routing)
     note(fmt::format(
         "{} reads how many tokens go to each expert, which only the card knows. The program was run three times: tokens to any of "
