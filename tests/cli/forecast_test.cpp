@@ -69,6 +69,15 @@ TEST_F(Forecast, OtherExpertsMakeTheAnswerAnInterval) {
   EXPECT_NE(may.out.find("model.py:7 reads how many tokens go to each expert"), std::string::npos) << may.out;
 }
 
+// Boxes that a detector keeps are not experts.
+TEST_F(Forecast, AMaskOfWhichACardKnowsHowMuchIsTrueIsSaidAsOne) {
+  const Ended may = run(line("--device h100 --memory 2.8", "batch=8 routed masked"));
+  EXPECT_EQ(may.code, 3) << may.err;
+  EXPECT_NE(may.out.find("how much of a mask is true"), std::string::npos) << may.out;
+  EXPECT_NE(may.out.find("model.py:7 reads which elements of a mask are true"), std::string::npos) << may.out;
+  EXPECT_EQ(may.out.find("expert"), std::string::npos) << may.out;
+}
+
 TEST_F(Forecast, TheLimitIsTheOneThatWasAsked) {
   const Json small = json("--device h100 --memory 3", "batch=10", 3), large = json("--device h100 --memory 5", "batch=10", 0);
   EXPECT_EQ(small["memory_bytes"], 3 * gib);

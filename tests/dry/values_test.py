@@ -169,6 +169,28 @@ class Values(Dry):
         """)
         self.assertEqual(lines, ["True True 3072.0", "False", "False", "False"])
 
+    def test_padding_of_encoders_is_known_where_it_becomes_a_mask_of_numbers(self):
+        """nn.TransformerEncoder fills -inf into zeros where a mask is true, and asks that mask how long the rows are: nested tensors have that many."""
+        lines, _ = self.dry("""
+            import torch
+            ids = torch.zeros(8, 32, dtype=torch.int64)
+            for i in range(8):
+                ids[i, :4 * i + 4] = 1
+            hidden = ids.cuda() == 0
+            mask = torch.zeros_like(hidden, dtype=torch.float32).masked_fill_(hidden, float("-inf"))
+            print(mask.logical_not().sum(1).tolist())
+            other = torch.empty(8, 32, device="cuda").normal_()
+            print(other.masked_fill_(hidden, 0.0).logical_not().sum().item())
+            mask.add_(other)
+            print(mask.logical_not().sum().item())
+            layer = torch.nn.TransformerEncoderLayer(64, 2, 128, batch_first=True, dropout=0.0)
+            net = torch.nn.TransformerEncoder(layer, 2).cuda().eval()
+            x = torch.randn(8, 32, 64, device="cuda")
+            with torch.no_grad():
+                print(net(x, src_key_padding_mask=hidden).shape, net(x, src_key_padding_mask=torch.rand(8, 32, device="cuda") > 0.5).shape)
+        """)
+        self.assertEqual(lines, [str([4 * i + 4 for i in range(8)]), "0", "0", "torch.Size([8, 32, 64]) torch.Size([8, 32, 64])"])
+
     def test_unknown_values_follow_rules_and_are_told_with_their_line(self):
         program = """
             import torch
@@ -183,7 +205,11 @@ class Values(Dry):
         self.assertGreater(max(counts), min(counts))  # at random, and the same in every run
         self.assertEqual(self.dry(program)[0][0], lines[0])
         self.assertEqual(self.dry(program, HEADROOM_DRY_ROUTING="balanced")[0][0], str([8] * 16))
-        self.assertEqual([m[1].rsplit("/", 1)[1] for m in marks if m[0] == "routed"], ["program.py:5"])
+        routed = lambda marks: [(m[1].rsplit("/", 1)[1], m[2]) for m in marks if m[0] == "routed"]
+        self.assertEqual(routed(marks), [("program.py:5", 0)])
+        boxes = "import torch\nx = torch.randn(64, device='cuda')\nbest = x.topk(16)[0]\nprint((best > 0.1).nonzero().shape[0])\n"
+        lines, marks_of_boxes = self.dry(boxes)
+        self.assertEqual((lines, routed(marks_of_boxes)), (["8"], [("program.py:4", 1)]), "how much of a mask is true")
         told = {m[1].rsplit("/", 1)[1] for m in marks if m[0] == "value"}
         self.assertEqual(told, {"program.py:5 int64", "program.py:6 bool", "program.py:6 int64"})
         self.assertEqual(self.dry(program, HEADROOM_DRY_ROUTING="worst")[0][0], str([64, 64] + [0] * 14))
@@ -390,6 +416,23 @@ class Steps(Dry):
                             "for _ in range(3):\n    net(ids).sum().backward()\n    for o in (a, b, a, b):\n        o.step()\n", HEADROOM_DRY_STEPS="9")
         self.assertEqual([m[2] for m in marks if m[0] == "step"], [1, 2, 3])
 
+    def test_an_optimizer_inside_a_backward_pass_ends_the_step_with_it(self):
+        """What is saved for backward is then of one step."""
+        _, marks = self.dry(NET + "o = {p: torch.optim.SGD([p], lr=0.1) for p in net.parameters()}\ndef hook(p):\n    o[p].step()\n    o[p].zero_grad()\n"
+                            "for p in net.parameters():\n    p.register_post_accumulate_grad_hook(hook)\nfor _ in range(3):\n    net(ids).sum().backward()\n",
+                            HEADROOM_DRY_STEPS="9")
+        kinds = [m[0] if m[0] == "step" else m[1] for m in marks if m[0] in ("step", "phase")]
+        self.assertEqual(kinds.count("step"), 3)
+        for at in [i for i, kind in enumerate(kinds) if kind == "step"]:
+            self.assertEqual(kinds[at - 1], "", "no phase is open")
+            self.assertEqual(kinds[at + 1:at + 2], ["backward"][:len(kinds) - at - 1], "the next step's")
+
+    def test_without_a_backward_pass_each_step_of_the_optimizer_counts(self):
+        _, marks = self.dry(NET + "import torch.func as f\no = torch.optim.SGD(net.parameters(), lr=0.1)\nw = dict(net.named_parameters())\nfor _ in range(3):\n"
+                            "    v = {k: torch.randn_like(p) for k, p in w.items()}\n    _, d = f.jvp(lambda p: f.functional_call(net, p, (ids,)).sum(), (w,), (v,))\n"
+                            "    for k, p in w.items():\n        p.grad = (d * v[k]).detach()\n    o.step()\n", HEADROOM_DRY_STEPS="9")
+        self.assertEqual([m[2] for m in marks if m[0] == "step"], [1, 2, 3])
+
     def opened(self, program):
         return [(m[1].split(" ")[0], m[2]) for m in self.dry(NET + program, HEADROOM_DRY_STEPS="99")[1] if m[0] == "open"]
 
@@ -463,6 +506,21 @@ class Record(Dry):
         record = self.recorded(part)
         self.assertEqual((b"forward" in record, b"evaluation" in record), (True, False))
         self.assertIn(b"evaluation", self.recorded(part + "with torch.no_grad():\n    whole(ids)\n"))
+
+    def test_a_function_of_its_own_gradient_and_what_is_saved_by_hooks_are_forward(self):
+        part = ("class Twice(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x):\n        return x * 2\n"
+                "    @staticmethod\n    def backward(ctx, dy):\n        return dy * 2\n"
+                "class Whole(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.net, self.w = net, nn.Parameter(torch.ones(1000, 64, device='cuda'))\n"
+                "    def forward(self, ids):\n        x = Twice.apply(self.net(ids))\n        with torch.autograd.graph.save_on_cpu(pin_memory=True):\n"
+                "            return x.transpose(0, 1) @ self.w\nwhole = Whole()\nwhole(ids).sum().backward()\n")
+        record = self.recorded(part)
+        self.assertEqual((b"forward" in record, b"evaluation" in record), (True, False))
+
+    def test_a_module_that_is_being_made_takes_no_names_from_the_others(self):
+        half = "class Half(nn.Module):\n    def __init__(self):\n        self.__dict__['word'] = 1\nhalf = Half()\n"
+        _, marks = self.dry(NET + half + "o = torch.optim.SGD(net.parameters(), lr=0.1)\nstep(o)\n")
+        self.assertIn("blocks.0.up", [m[1] for m in marks if m[0] == "scope"])
+        self.assertEqual([m[1] for m in marks if m[0] == "note"], [])
 
     def test_it_has_what_the_allocator_was_asked(self):
         record = self.recorded("o = torch.optim.AdamW(net.parameters())\nfor _ in range(3):\n    step(o)\n")

@@ -157,6 +157,7 @@ struct Seen {
     std::uint32_t file = 0, function = 0;
     bool checkpoint = false, switched = false,
          own = false;                    // it is PyTorch's checkpointing, or a decorator such as no_grad, or the observer
+    bool differentiable = false;         // it calls a torch.autograd.Function, or saves for backward by hooks: both without gradients
     std::unordered_map<int, int> lines;  // by instruction
   };
   std::uint32_t generation = 0;
@@ -185,7 +186,8 @@ constexpr std::size_t most_modules = 1 << 16;  // operations that a backward pas
 struct Found {
   std::uint32_t stack = 0, module = 0;
   bool checkpoint = false;
-  bool switched = false;  // a module calls another in which something is decorated with no_grad, and the block is made in there
+  // A module calls another in which something is decorated with no_grad, and the block is made in there; or in a function with its own gradient.
+  bool switched = false;
 };
 
 Found find_frames(Seen& s, Recorder& record) {
@@ -211,9 +213,11 @@ Found find_frames(Seen& s, Recorder& record) {
            code.file.ends_with("torch/utils/checkpoint.py"),
            code.file.ends_with("torch/utils/_contextlib.py"),
            code.file.find("/headroom_dry/") != std::string_view::npos,
+           code.file.ends_with("torch/autograd/function.py") || code.file.ends_with("torch/autograd/graph.py"),
            {}};
     found.checkpoint |= c.checkpoint;
     switched |= c.switched;
+    found.switched |= c.differentiable;
     if (c.own) continue;
     const auto [line, fresh] = c.lines.try_emplace(f.instruction);
     if (fresh) line->second = line_of(f);

@@ -108,10 +108,9 @@ dry::Dry dry_of(const Device& device, const Room& room, int cards) {
 
 namespace {
 
-std::string routed_line(const std::vector<ProcessStory>& processes) {
-  for (const ProcessStory& p : processes)
-    if (!p.routed.empty()) return p.routed;
-  return "";
+const ProcessStory* routed_one(const std::vector<ProcessStory>& processes) {
+  const auto one = std::ranges::find_if(processes, [](const ProcessStory& p) { return !p.routed.empty(); });
+  return one == processes.end() ? nullptr : &*one;
 }
 
 std::pair<std::uint64_t, std::uint64_t> allocated_range(const ProgramAccount& a) {
@@ -131,12 +130,14 @@ std::uint64_t unlimited_from(const DryRun& ended) {
 }
 
 // Sizes follow from which experts tokens go to. The run sent each token to any of them; the interval has room for two others: as many tokens to
-// each, and all to the same (the other experts then have no gradient).
-void add_routing(Told& t, const DryRunAsked& as_it_ran, const Host& host) {
-  Routing routing{routed_line(t.processes), least_of(t), t.row.low_bytes.value_or(t.row.needed_bytes), t.row.high_bytes};
+// each, and all to the same (the other experts then have no gradient). Of an unknown mask half is true, and in the last of these runs all.
+void add_routing(Told& t, const DryRunAsked& as_it_ran, const ProcessStory& one, const Host& host) {
+  const char* const runs = one.of_a_mask ? "the runs with other masks" : "the runs with other experts";
+  Routing routing{one.routed, least_of(t), t.row.low_bytes.value_or(t.row.needed_bytes), t.row.high_bytes};
   std::tie(routing.allocated_low_bytes, routing.allocated_high_bytes) = allocated_range(t.accounts.front());
+  routing.of_a_mask = one.of_a_mask;
   for (const char* how : {"balanced", "worst"}) {
-    if (t.stop(host.stop(), "the runs with other experts")) {
+    if (t.stop(host.stop(), runs)) {
       routing.high_bytes.reset();
       break;
     }
@@ -148,7 +149,7 @@ void add_routing(Told& t, const DryRunAsked& as_it_ran, const Host& host) {
       asked.dry.card.unlimited = unlimited_from(run);
       run = run_dry(asked);
     }
-    if (t.stop(run.ended.asked, "the runs with other experts") || !run.ended_well() || !run.any_bytes()) {
+    if (t.stop(run.ended.asked, runs) || !run.ended_well() || !run.any_bytes()) {
       routing.high_bytes.reset();
       continue;
     }
@@ -240,9 +241,10 @@ Told forecast_one(const Forecast& a, const std::vector<std::string>& program, co
   if (too_small) run = with_unlimited_memory(asked, std::move(run), host, t);
   if (const int here = ranks_here(run.processes); here != told) t.room = room_of_program(a.device, a.memory_bytes, here);
   fill(t, run.processes);
-  if (!routed_line(t.processes).empty() && !t.stopped && run.ended_well() && !std::getenv(dry::routing_variable)) {
-    asked.progress = doing("other experts");
-    add_routing(t, asked, host);
+  if (const ProcessStory* const one = routed_one(t.processes);
+      one && !t.stopped && run.ended_well() && !std::getenv(dry::routing_variable)) {
+    asked.progress = doing(one->of_a_mask ? "other masks" : "other experts");
+    add_routing(t, asked, *one, host);
   }
   t.time = slowest_rank(t.processes, asked.rates, a.device);
   t.row.ms = t.time.ms;

@@ -205,10 +205,10 @@ Record uncertain_of(const Told& t, bool for_people) {
         "them it does is not known here. The lower end has none.",
         most.spread->left_out));
   if (t.routing)
-    note(fmt::format(
-        "{} reads how many tokens go to each expert, which only the card knows. The program was run three times: tokens to any of "
-        "them, as many to each, all to the same; the need is the interval of all three.",
-        t.routing->line));
+    note(fmt::format("{} reads {}, which only the card knows. The program was run three times: {}; the need is the interval of all three.",
+                     t.routing->line, t.routing->of_a_mask ? "which elements of a mask are true" : "how many tokens go to each expert",
+                     t.routing->of_a_mask ? "twice with half of each such mask, once with all of it"
+                                          : "tokens to any of them, as many to each, all to the same"));
   if (most.pool_slack_bytes > 0)
     note(fmt::format("What a pool of cudaMallocAsync keeps is not published. It needs what is live, {} less than is counted here, or more.",
                      words(most.pool_slack_bytes)));

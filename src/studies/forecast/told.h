@@ -18,6 +18,7 @@ struct Routing {
   std::uint64_t least_bytes = 0, low_bytes = 0;
   std::optional<std::uint64_t> high_bytes{};
   std::uint64_t allocated_low_bytes = 0, allocated_high_bytes = 0;
+  bool of_a_mask = false;  // the line reads which elements of a mask are true
 };
 
 // What is known of one program, run dry or for real.

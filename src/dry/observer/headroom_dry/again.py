@@ -89,6 +89,9 @@ class Again:
             return [torch.ones(shapes[0], dtype=torch.bool, device="cpu")]  # isinf and isfinite ask so
         if bare == "any" and (len(args) > 1 or "dim" in kwargs):  # of rows (which beams may still win); of all, a program asks whether something is wrong
             return [self.rules.mask(shapes[0])]
+        if bare in ("sum", "cumsum") and x.dtype is torch.bool and x.dim() == 2 and len(args) > 1:  # lengths of padded rows
+            along = list(args[1] or ()) if bare == "sum" else [args[1]]
+            return [getattr(torch, bare)(self.rules.mask(x.shape), along[0]).reshape(shapes[0])] if len(along) == 1 else None
         if bare == "topk":
             dim = args[2] if len(args) > 2 else kwargs.get("dim", -1)
             return [None, self.rules.chosen(shapes[1], dim, x.shape[dim] if x.dim() else 1)]

@@ -86,6 +86,13 @@ class Kernels:
                 if on_card(t) and self.wanted(t) and value.shape == t.shape:
                     self.keep(t, value, state)
 
+        @self.shell
+        def hide(name, t, mask, value):
+            """A mask of numbers: zeros, and `value` where the mask of bools is true. It is a guess, since not all that writes floats is seen."""
+            held, state = self.twin(mask)
+            if state and mask.dtype is torch.bool:
+                self.keep(t, torch.zeros(t.shape, dtype=t.dtype, device="cpu").masked_fill_(held, value), 2)
+
         def kernel(keyset, *args, **kwargs):
             if op is None:
                 begin()
@@ -123,6 +130,9 @@ class Kernels:
             made = prepare(base, args, kwargs) if first.numel() <= FEW or not first.dtype.is_floating_point else None
             out = down(keyset & after, *args, **kwargs)
             finish(base, self.targets(args, kwargs, writes, names), made)
+            zeros, self.zeros = self.zeros, self.view_of_zeros(bare, first)
+            if zeros and base == "masked_fill_" and zeros == self.view_of_zeros("zero", first) and type(args[2]) in NUMBERS and on_card(args[1]):
+                hide(base, first, args[1], args[2])
             return out
         return kernel
 
@@ -191,10 +201,11 @@ class Kernels:
                 return None
             args = (x,) + tuple(args[1:])
             made, state, _ = self.again(op, bare, args, {k: v for k, v in kwargs.items() if k != "out"})
+            of_a_mask = not state and bare == "nonzero"
             if bare == "equal":  # reads one bool; of unknown ones the library says that they are equal
                 if state:
                     library.answer(bytes([made]), 1, int(state == 1))
-                return state and ((), state)
+                return state and ((), state, False)
             if not state:
                 value = self.twin(x)[0] if x.dtype is not torch.bool else None
                 if bare == "nonzero":
@@ -210,13 +221,13 @@ class Kernels:
             for kind in torch.int32, torch.int64:
                 one = torch.tensor([count], dtype=kind, device="cpu")
                 library.answer(one.data_ptr(), one.numel() * one.element_size(), int(state == 1))
-            return made, state
+            return made, state, of_a_mask
 
         @self.shell
         def finish(name, out, prepared):
             library.unanswer()
             if prepared:
-                made, state = prepared
+                made, state, _ = prepared
                 for t, value in zip(out if isinstance(out, (tuple, list)) else [out], made):
                     if self.on_card(t) and self.wanted(t) and t.shape == value.shape:
                         self.keep(t, value, state)
@@ -230,7 +241,7 @@ class Kernels:
             prepared = prepare(base, args, kwargs)
             if not prepared or prepared[1] == 2:
                 self.count(args[0])
-                self.say_routed()
+                self.say_routed(of_a_mask=bool(prepared) and prepared[2])
             inside.told = True  # its own reads need no more words
             try:
                 out = op._handle.redispatch_boxed(keyset & after, *args, **kwargs)

@@ -47,7 +47,8 @@ def send():
     """The names of all modules: of those that are there, by the modules that hold them; of others, by their registration."""
     names = {address: _path(address) for address in _parents}
     module = _torch.nn.Module
-    living = [m for m in gc.get_objects() if issubclass(type(m), module)]  # (isinstance would ask objects for their class)
+    # (isinstance would ask objects for their class; one that is being made may have no children yet)
+    living = [m for m in gc.get_objects() if issubclass(type(m), module) and getattr(m, "_modules", None) is not None]
     held = {id(child) for m in living for child in m._modules.values() if child is not None}
     for root in living:
         if id(root) in held:

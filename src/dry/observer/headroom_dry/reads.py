@@ -109,13 +109,13 @@ class Reads:
         late = counts[2] % (PATIENCE + 200) - PATIENCE
         return PLAIN if late < 0 else FALLEN if late < 100 else RISEN, key, counts
 
-    def say_routed(self):
-        """Once: the line that reads a number which follows from a guess of which experts tokens go to."""
+    def say_routed(self, of_a_mask=False):
+        """Once: the line that reads a number which follows from a guess of which experts tokens go to, or how much of an unknown mask is true."""
         if self.rules.routed and not self.said_routed:
             frame = own_frame(sys._getframe(), anywhere=True)
             if frame is not None:
                 self.said_routed = True
-                library.mark("routed", f"{frame.f_code.co_filename}:{frame.f_lineno}")
+                library.mark("routed", f"{frame.f_code.co_filename}:{frame.f_lineno}", int(of_a_mask))
 
     def new_step(self):
         for lines in self.reads, self.compared:

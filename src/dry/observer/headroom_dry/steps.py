@@ -1,7 +1,8 @@
 """Optimizer steps, phases, and the program's end: after HEADROOM_DRY_STEPS steps, or (0) soon after the peaks of two steps agree (rest.py).
 
 A step is counted when the program's first optimizer has stepped and a backward pass has run since it did so before: optimizers that update piece by
-piece (ZeRO's groups, an optimizer a parameter) step once, two optimizers of one program are one step."""
+piece (ZeRO's groups, an optimizer a parameter) step once, two optimizers of one program are one step. One that steps inside a backward pass (a hook of
+its gradient) ends the step with that pass. A program that runs no backward pass at all (forward gradients, evolution) takes a step each time."""
 import atexit
 import os
 import sys
@@ -19,6 +20,8 @@ values = None  # a values.Values, if values are observed
 _phases = []  # the open ones, innermost last; of the whole process
 _count = 0
 _backward_since = True
+_ever_backward = False
+_in_backward = None  # of a step whose optimizer stepped inside a backward pass: (its name, whether it warms up)
 _torch = None
 _first = None  # id of the first optimizer that stepped
 _peaks = []  # (allocated, reserved) of each step
@@ -109,16 +112,25 @@ def _backward(run):
         return run
 
     def _engine_run_backward(*args, **kwargs):
-        global _backward_since, _captured_backward
-        _backward_since = True
+        global _backward_since, _captured_backward, _ever_backward
+        _backward_since = _ever_backward = True
         _captured_backward = _captured_backward or _capturing()
         _begin("backward")
         try:
-            return run(*args, **kwargs)
+            result = run(*args, **kwargs)
         finally:
             _close()
+        _step_of_backward()
+        return result
     _engine_run_backward.headroom_dry = True
     return _engine_run_backward
+
+
+def _step_of_backward():
+    global _in_backward
+    if _in_backward is not None and "backward" not in _phases:
+        (by, warms_up), _in_backward = _in_backward, None
+        _step(by, warms_up)
 
 
 def _capturing():
@@ -185,21 +197,25 @@ def _capture_end(run):
 
 
 def _after_step(optimizer, args, kwargs):
-    global _first, _backward_since, _captured_step
+    global _first, _backward_since, _captured_step, _in_backward
     _close()
     _say_threads()
     if _first is None:
         _first = id(optimizer)
         from . import places
         places.send()
-    if id(optimizer) != _first or not _backward_since:
+    if id(optimizer) != _first or _ever_backward and not _backward_since:
         return
     _backward_since = False
     if _capturing():
         _captured_step = True
         return
     cuda = _torch.cuda
-    _step(type(optimizer).__name__, warms_up=cuda.is_initialized() and cuda.current_stream() != cuda.default_stream())
+    by, warms_up = type(optimizer).__name__, cuda.is_initialized() and cuda.current_stream() != cuda.default_stream()
+    if "backward" in _phases:
+        _in_backward = by, warms_up
+    else:
+        _step(by, warms_up)
 
 
 def _step(by, warms_up):

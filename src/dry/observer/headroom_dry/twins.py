@@ -11,6 +11,7 @@ _of_thread = threading.local()
 class Twins:
     def __init__(self, torch):
         self.torch = torch
+        self.zeros = None  # view_of_zeros of the last
         self.plain = {torch.Tensor, torch.nn.Parameter, torch.nn.Buffer} if hasattr(torch.nn, "Buffer") else {torch.Tensor, torch.nn.Parameter}
 
     def on_card(self, t):
@@ -80,6 +81,12 @@ class Twins:
     def mask_of_ones(self, bare, t):
         """Whether a fill may be `torch.ones(batch, length)`, a mask that is floating until the model asks whether all of it is true."""
         return bare == "fill" and FEW < t.numel() <= COPIED and t.dtype.is_floating_point and t.dim() > 1 and not t.requires_grad and self.on_card(t)
+
+    def view_of_zeros(self, bare, t):
+        """Where and how a mask of numbers lies that is just filled with zeros: models hide padding by filling in -inf where a mask of bools is true."""
+        if bare == "zero" and FEW < t.numel() <= COPIED and t.dtype.is_floating_point and t.dim() > 1 and not t.requires_grad and self.on_card(t):
+            return t.data_ptr(), t.shape, t.stride(), t.dtype
+        return None
 
     def wanted(self, t):
         return t.numel() <= (FEW if t.dtype.is_floating_point or t.dtype.is_complex else MOST)
