@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 
 #include "dry/library/public.h"
 #include "dry/library/tensor.h"
@@ -42,18 +43,37 @@ struct Layers {  // a cudnnRNNDescriptor
 
 struct Sequences {  // a cudnnRNNDataDescriptor
   int type = 0, length = 0, batch = 0, width = 0;
+  bool packed = false;
+  std::int64_t places = 0;  // of all sequences; packed ones have no padding
 };
 
 // What a pass takes beside its tensors; cuDNN does not publish it. The sizes below give every byte of 288 passes of an H100 with cuDNN 9.19
-// (bench/results/h100_scratch_recurrent*_2026-11-24.csv); a test walks them. Other shapes may take more or less.
+// (bench/results/h100_scratch_recurrent*_2026-11-24.csv) and of 360 with packed sequences of an H200 (h200_scratch_recurrent_packed_2026-11-29.csv); a test
+// walks them. Other shapes may take more or less.
 struct Scratch {
   std::int64_t work = 0, reserve = 0, unsure = 0;  // bytes; `unsure`: how much more or less the work may take
   bool known = false;                              // false: by the same sizes, but of such layers no card was asked
 };
+
+// Elements beside the weights where sequences are packed: their inputs and outputs need no copies, and the standard algorithm runs. Small layers in one direction
+// take a piece of the sequences at a time.
+std::int64_t packed_elements(const Layers& l, const Sequences& x) {
+  constexpr std::int64_t of_a_piece = 1024;  // places
+  const std::int64_t pairs = std::int64_t(l.layers) * l.ways(), state = std::int64_t(x.batch) * l.hidden, more = 2 * (l.ways() - 1);
+  const bool one_way = l.ways() == 1, several = l.layers > 1;
+  const std::int64_t output = x.places * l.hidden * l.ways();
+  if (l.cell == lstm || l.cell == gru) {
+    const bool in_pieces = one_way && several && l.gates() * l.hidden <= 1024;
+    return (l.gates() + more) * (in_pieces ? std::min(x.places, of_a_piece) * l.hidden : output) +
+           ((l.cell == lstm ? 6 : 3) + more) * pairs * state;
+  }
+  if (one_way && several) return output + (l.layers + 1) * (x.batch > 8 ? 8 : 16) * state + pairs * state;
+  return (one_way ? 2 : 3) * output + several * output + (1 + more) * pairs * state;
+}
+
 Scratch scratch_of(const Layers& l, const Sequences& x, bool for_backward) {
-  const std::int64_t element = std::int64_t(l.element()), places = std::int64_t(x.length) * x.batch,
-                     pairs = std::int64_t(l.layers) * l.ways();
-  const std::int64_t whole = places * l.hidden, output = whole * l.ways(), input = places * l.input;  // elements
+  const std::int64_t element = std::int64_t(l.element()), pairs = std::int64_t(l.layers) * l.ways();
+  const std::int64_t whole = x.places * l.hidden, output = whole * l.ways(), input = x.places * l.input;  // elements
   const std::int64_t state = std::int64_t(x.batch) * l.hidden, more = 2 * (l.ways() - 1);
   const bool one_way = l.ways() == 1, several = l.layers > 1;
   const bool fast = l.algorithm == persistent || (l.algorithm == small_hidden && l.type != bfloat);  // in bfloat16 the standard one runs
@@ -68,10 +88,11 @@ Scratch scratch_of(const Layers& l, const Sequences& x, bool for_backward) {
   if (one_way && several && l.gates() * l.hidden <= 1024) elements = in_pieces;
   if (fast && l.cell == lstm) elements = at_once + 16 * whole - (one_way ? 2 : 3) * pairs * state;
   if (fast && l.cell != lstm) elements = copied + (l.cell == gru ? 14 : 9) * whole + (one_way ? l.layers * state : 0);
+  if (x.packed) elements = packed_elements(l, x);
 
   constexpr std::int64_t of_a_stream = 8 << 20, head = 256;
   Scratch s;
-  s.work = (l.all_matrices() + elements) * element + pairs * of_a_stream + head + (std::int64_t(x.batch) + 3) / 4 * 32;
+  s.work = (l.all_matrices() + elements) * element + pairs * of_a_stream + head + (x.packed ? 0 : (std::int64_t(x.batch) + 3) / 4 * 32);
   // Kept for backward: of each layer the activated gates and the cell's state (of a GRU two states more), and what goes from layer to layer.
   const std::int64_t kept = l.cell == lstm ? 5 : l.cell == gru ? 6 : 1;
   if (for_backward) s.reserve = output * element * (kept * l.layers + l.layers - 1) + head;
@@ -103,7 +124,7 @@ void passed(const char* name, Direction pass, StreamHandle stream, const Layers&
   const bool at_once = l.algorithm == persistent || l.algorithm == small_hidden;
   for (int layer = 0; layer < l.layers; ++layer) {
     const std::int64_t in = l.in(layer) + (at_once ? l.out() : 0);
-    multiplied(name, stream, of_type(l, {.m = std::int64_t(x.length) * x.batch, .n = gates, .k = in, .batch = l.ways()}));
+    multiplied(name, stream, of_type(l, {.m = x.places, .n = gates, .k = in, .batch = l.ways()}));
     if (at_once) continue;
     const bool back = pass == Direction::backward;
     const ProductShape state = of_type(l, {.m = x.batch, .n = back ? l.out() : gates, .k = back ? gates : l.out()});
@@ -153,8 +174,11 @@ int cudnnDestroyRNNDataDescriptor(Sequences* s) {
   delete s;
   return ok;
 }
-int cudnnSetRNNDataDescriptor(Sequences* s, int type, int, int length, int batch, int width, const int*, void*) {
-  *s = {type, length, batch, width};
+int cudnnSetRNNDataDescriptor(Sequences* s, int type, int layout, int length, int batch, int width, const int* lengths, void*) {
+  constexpr int sequences_packed = 1;  // cudnnRNNDataLayout_t
+  const bool packed = layout == sequences_packed && lengths;
+  *s = {type,  length, batch,
+        width, packed, packed ? std::accumulate(lengths, lengths + batch, std::int64_t(0)) : std::int64_t(length) * batch};
   return ok;
 }
 
@@ -211,9 +235,8 @@ int cudnnRNNBackwardData_v8(const void* handle, const Layers* l, const int*, con
   return ok;
 }
 int cudnnRNNBackwardWeights_v8(const void* handle, const Layers* l, int, const int*, const Sequences* x) {
-  const std::int64_t places = std::int64_t(x->length) * x->batch;
   for (int layer = 0; layer < l->layers; ++layer) {
-    const ProductShape whole{.m = l->gates() * l->hidden, .n = l->in(layer) + l->out(), .k = places, .batch = l->ways()};
+    const ProductShape whole{.m = l->gates() * l->hidden, .n = l->in(layer) + l->out(), .k = x->places, .batch = l->ways()};
     multiplied("cuDNN recurrent layers, backward of the weights", stream_of_handle(handle), of_type(*l, whole));
   }
   return ok;
