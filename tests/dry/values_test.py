@@ -523,7 +523,18 @@ class Record(Dry):
         self.assertEqual([m[1] for m in marks if m[0] == "note"], [])
 
     def test_it_has_what_the_allocator_was_asked(self):
-        record = self.recorded("o = torch.optim.AdamW(net.parameters())\nfor _ in range(3):\n    step(o)\n")
+        self.assertGreater(self.blocks_asked("o = torch.optim.AdamW(net.parameters())\nfor _ in range(3):\n    step(o)\n"), 300)
+
+    def test_it_has_that_of_a_program_that_records_a_history_of_its_own(self):
+        record, step = "torch.cuda.memory._record_memory_history({})\n", "for _ in range(2):\n    step(o)\n"
+        plain = self.blocks_asked("o = torch.optim.AdamW(net.parameters())\n" + 3 * step)
+        own = ("o = torch.optim.AdamW(net.parameters())\n" + step + record.format("max_entries=50") + step
+               + "assert len(torch.cuda.memory._snapshot()['device_traces'][0]) > 50\n" + record.format("enabled=None") + step)
+        self.assertEqual(self.blocks_asked(own), plain)
+
+    def blocks_asked(self, program):
+        """How many blocks the record says were taken: each where none is, from the first on."""
+        record = self.recorded(program, HEADROOM_DRY_STEPS="99")
         requests, at = [], struct.unpack_from("I", record, 12)[0]
         while at + 16 <= len(record):
             kind, words = struct.unpack_from("HH", record, at)
@@ -543,7 +554,7 @@ class Record(Dry):
                 live.add(address)
             elif what == 2:
                 live.remove(address)
-        self.assertGreater(taken, 300)
+        return taken
 
 
 class Substitutes(Dry):

@@ -10,22 +10,62 @@ WHAT = {"alloc": 0, "free_requested": 1, "free_completed": 2, "segment_alloc": 3
 OTHER = 6
 _torch = None
 _sent = False
+_run = None  # PyTorch's own _record_memory_history
+_asked = {}  # by card: (the numbers of its streams, words of the events so far)
+_seen = {}  # by card: how many events of its history are in these words
+_whole = True
 
 
 def begin(torch):
-    global _torch
+    global _torch, _run
     if library.requests is None or not hasattr(torch.cuda.memory, "_record_memory_history"):
         return
-    _torch = torch
+    _torch, _run = torch, torch.cuda.memory._record_memory_history
+    torch.cuda.memory._record_memory_history = _by_the_program
     torch.cuda._lazy_call(_record)
     library.at_end(send)
 
 
 def _record():
     try:
-        _torch.cuda.memory._record_memory_history("all", context=None, max_entries=MOST)
+        _run("all", context=None, max_entries=MOST)
     except Exception as e:
         library.mark("note", f"requests of PyTorch's allocator are not known: {type(e).__name__}: {e}")
+
+
+def _by_the_program(enabled="all", *args, **kwargs):
+    """A program that records a history of its own gets it. It may end it, or begin a shorter one: this one goes on."""
+    if _sent or not _torch.cuda.is_initialized():
+        return _run(enabled, *args, **kwargs)
+    _take()
+    if "max_entries" in kwargs:
+        kwargs["max_entries"] = max(kwargs["max_entries"], MOST)
+    result = _run("all" if enabled == "state" else enabled, *args, **kwargs)
+    if enabled is None or enabled is False:
+        _record()
+    for device, trace in enumerate(_traces()):  # some calls, and in older versions all, begin an empty history
+        _seen[device] = min(len(trace), _seen.get(device, 0))
+    return result
+
+
+def _traces():
+    return _torch.cuda.memory._snapshot()["device_traces"]
+
+
+def _take():
+    """What the history has of every card."""
+    global _whole
+    little = sys.byteorder == "little"
+    for device, trace in enumerate(_traces()):
+        streams, words = _asked.setdefault(device, ({}, array.array("Q")))
+        for event in trace[_seen.get(device, 0):]:
+            what = WHAT.get(event["action"], OTHER)
+            if what is None:
+                continue
+            stream = streams.setdefault(event.get("stream", 0), len(streams))
+            words.extend((event.get("addr", 0), event.get("size", 0), what | stream << 32 if little else what << 32 | stream))
+        _seen[device] = len(trace)
+        _whole = _whole and len(trace) < MOST
 
 
 def send():
@@ -35,19 +75,10 @@ def send():
         return
     _sent = True
     try:
-        traces = _torch.cuda.memory._snapshot()["device_traces"]
+        _take()
     except Exception as e:  # another allocator keeps no history
         library.mark("note", f"requests of PyTorch's allocator are not known: {type(e).__name__}: {e}")
         return
-    little = sys.byteorder == "little"
-    for device, trace in enumerate(traces):
-        if not trace:
-            continue
-        streams, words = {}, array.array("Q")
-        for event in trace:
-            what = WHAT.get(event["action"], OTHER)
-            if what is None:
-                continue
-            stream = streams.setdefault(event.get("stream", 0), len(streams))
-            words.extend((event.get("addr", 0), event.get("size", 0), what | stream << 32 if little else what << 32 | stream))
-        library.requests(device, words.buffer_info()[0], len(words) // 3, int(len(trace) < MOST))
+    for device, (_, words) in _asked.items():
+        if words:
+            library.requests(device, words.buffer_info()[0], len(words) // 3, int(_whole))
