@@ -532,8 +532,29 @@ class Record(Dry):
                + "assert len(torch.cuda.memory._snapshot()['device_traces'][0]) > 50\n" + record.format("enabled=None") + step)
         self.assertEqual(self.blocks_asked(own), plain)
 
+    def test_a_pool_of_its_own_is_a_stream_to_the_reader(self):
+        if not hasattr(torch.cuda, "MemPool"):
+            self.skipTest("this torch has no MemPool")
+        pool = "pool = torch.cuda.MemPool()\nfor _ in range(2):\n    with torch.cuda.use_mem_pool(pool):\n        x = torch.ones(3 << 20, device='cuda')\n    del x\n"
+        in_pool = [r for r in self.asked(pool + "y = torch.ones(3 << 20, device='cuda')\n") if r[2] == 0 and r[1] == 12 << 20]
+        self.assertEqual([r[3] == in_pool[-1][3] for r in in_pool], [False, False, True])
+
     def blocks_asked(self, program):
         """How many blocks the record says were taken: each where none is, from the first on."""
+        requests = self.asked(program)
+        taken, live = 0, set()
+        self.assertEqual(requests[0][2], 3, "the first segment")
+        for address, size, what, stream in requests:
+            if what == 0:
+                taken += 1
+                self.assertNotIn(address, live)
+                live.add(address)
+            elif what == 2:
+                live.remove(address)
+        return taken
+
+    def asked(self, program):
+        """(address, bytes, what, stream) of each request in the record."""
         record = self.recorded(program, HEADROOM_DRY_STEPS="99")
         requests, at = [], struct.unpack_from("I", record, 12)[0]
         while at + 16 <= len(record):
@@ -545,16 +566,7 @@ class Record(Dry):
                 self.assertEqual((device, whole), (0, 1))
                 requests += [struct.unpack_from("QQII", record, at + 32 + 24 * i) for i in range(count)]
             at += 8 * words
-        taken, live = 0, set()
-        self.assertEqual(requests[0][2], 3, "the first segment")
-        for address, size, what, stream in requests:
-            if what == 0:
-                taken += 1
-                self.assertNotIn(address, live)
-                live.add(address)
-            elif what == 2:
-                live.remove(address)
-        return taken
+        return requests
 
 
 class Substitutes(Dry):

@@ -1,6 +1,7 @@
 """What PyTorch's caching allocator was asked, from its first request on: its own history, without stacks, is turned on as soon as there is a card, and
 written into the record at the end. A reader plays it again with segments at other addresses (replay.h)."""
 import array
+import bisect
 import sys
 
 from . import library
@@ -43,27 +44,36 @@ def _by_the_program(enabled="all", *args, **kwargs):
     result = _run("all" if enabled == "state" else enabled, *args, **kwargs)
     if enabled is None or enabled is False:
         _record()
-    for device, trace in enumerate(_traces()):  # some calls, and in older versions all, begin an empty history
+    for device, trace in enumerate(_torch.cuda.memory._snapshot()["device_traces"]):  # some calls, and in older versions all, begin an empty history
         _seen[device] = min(len(trace), _seen.get(device, 0))
     return result
 
 
-def _traces():
-    return _torch.cuda.memory._snapshot()["device_traces"]
+def _pools(snapshot):
+    """Of what lies in pools of their own (MemPool, CUDA graphs): where each segment begins, and (its end, its pool)."""
+    own = sorted((s["address"], s["address"] + s["total_size"], tuple(s.get("segment_pool_id", ()))) for s in snapshot["segments"])
+    own = [s for s in own if any(s[2])]
+    return [s[0] for s in own], [s[1:] for s in own]
 
 
 def _take():
-    """What the history has of every card."""
+    """What the history has of every card. A pool's blocks are for nobody else, as a stream's are: it is a stream to the reader."""
     global _whole
+    snapshot = _torch.cuda.memory._snapshot()
+    begins, pools = _pools(snapshot)
     little = sys.byteorder == "little"
-    for device, trace in enumerate(_traces()):
+    for device, trace in enumerate(snapshot["device_traces"]):
         streams, words = _asked.setdefault(device, ({}, array.array("Q")))
         for event in trace[_seen.get(device, 0):]:
             what = WHAT.get(event["action"], OTHER)
             if what is None:
                 continue
-            stream = streams.setdefault(event.get("stream", 0), len(streams))
-            words.extend((event.get("addr", 0), event.get("size", 0), what | stream << 32 if little else what << 32 | stream))
+            address, pool = event.get("addr", 0), None
+            at = bisect.bisect(begins, address) - 1 if begins else -1
+            if at >= 0 and address < pools[at][0]:
+                pool = pools[at][1]
+            stream = streams.setdefault((event.get("stream", 0), pool), len(streams))
+            words.extend((address, event.get("size", 0), what | stream << 32 if little else what << 32 | stream))
         _seen[device] = len(trace)
         _whole = _whole and len(trace) < MOST
 
