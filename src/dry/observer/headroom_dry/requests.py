@@ -56,6 +56,18 @@ def _pools(snapshot):
     return [s[0] for s in own], [s[1:] for s in own]
 
 
+def _pools_of(events, begins, pools):
+    """The pool of each event. They are looked at from the last on: before a segment was there, its addresses were another's."""
+    begins, pools, of = list(begins), list(pools), []
+    for event in reversed(events):
+        at = bisect.bisect(begins, event.get("addr", 0)) - 1 if begins else -1
+        inside = at >= 0 and event.get("addr", 0) < pools[at][0]
+        of.append(pools[at][1] if inside else None)
+        if inside and event["action"] == "segment_alloc":
+            del begins[at], pools[at]
+    return reversed(of)
+
+
 def _take():
     """What the history has of every card. A pool's blocks are for nobody else, as a stream's are: it is a stream to the reader."""
     global _whole
@@ -64,16 +76,13 @@ def _take():
     little = sys.byteorder == "little"
     for device, trace in enumerate(snapshot["device_traces"]):
         streams, words = _asked.setdefault(device, ({}, array.array("Q")))
-        for event in trace[_seen.get(device, 0):]:
+        events = trace[_seen.get(device, 0):]
+        for event, pool in zip(events, _pools_of(events, begins, pools)):
             what = WHAT.get(event["action"], OTHER)
             if what is None:
                 continue
-            address, pool = event.get("addr", 0), None
-            at = bisect.bisect(begins, address) - 1 if begins else -1
-            if at >= 0 and address < pools[at][0]:
-                pool = pools[at][1]
             stream = streams.setdefault((event.get("stream", 0), pool), len(streams))
-            words.extend((address, event.get("size", 0), what | stream << 32 if little else what << 32 | stream))
+            words.extend((event.get("addr", 0), event.get("size", 0), what | stream << 32 if little else what << 32 | stream))
         _seen[device] = len(trace)
         _whole = _whole and len(trace) < MOST
 
