@@ -157,6 +157,12 @@ double strided_seconds(const Launch& l, std::string_view name, double& bytes, co
 }
 
 // A step of a program as it goes through the card.
+double middle_of(std::vector<double> numbers) {  // of an even count the smaller one
+  const auto middle = numbers.begin() + std::ptrdiff_t(numbers.size() - 1) / 2;
+  std::nth_element(numbers.begin(), middle, numbers.end());
+  return *middle;
+}
+
 class Running {
  public:
   // `counted`: the record has counts of the host.
@@ -240,10 +246,19 @@ class Running {
     if (steps_.empty()) return {{}, "the program took no optimizer step that was seen"};
     if (steps_.size() < 2) return {{}, "the program took one optimizer step only, and the first step is unlike the others: --steps 3"};
     const std::size_t from = steps_.size() > 2 ? 2 : 1;
+    std::vector<double> seconds;
+    for (std::size_t i = from; i < steps_.size(); ++i)
+      if (const auto& [step, captured] = steps_[i]; !captured) seconds.push_back(step.s);
+    const double longest = seconds.empty() ? 0 : 2 * middle_of(seconds);
     StepTime sum;
     for (std::size_t i = from; i < steps_.size(); ++i) {
       const auto& [step, captured] = steps_[i];
       if (captured) continue;
+      sum.with_them_s += step.s / double(seconds.size());
+      if (step.s > longest) {
+        ++sum.left_out;
+        continue;
+      }
       ++sum.steps;
       sum.s += step.s;
       sum.idle_s += step.idle_s;
@@ -487,8 +502,9 @@ StepTimed step_time(const Process& process, const Rates& rates) {
   if (!timed.step) return timed;
   const double least = timed.step->least_s;
   timed.step->s = std::max(timed.step->s, least);  // streams do not share out the card's units here
-  timed.low_s = std::max(with_host(counted ? rates.host_low : rates.bare_low).step->s * rates.low, least);
-  timed.high_s = std::max(with_host(counted ? rates.host_high : rates.bare_high).step->s * rates.high, least);
+  // Which steps are left out may depend on the host.
+  timed.low_s = std::min(std::max(with_host(counted ? rates.host_low : rates.bare_low).step->s * rates.low, least), timed.step->s);
+  timed.high_s = std::max(with_host(counted ? rates.host_high : rates.bare_high).step->s * rates.high, timed.step->s);
   return timed;
 }
 

@@ -25,10 +25,12 @@ struct PartTime {
 struct StepTime {
   double s = 0;
   std::array<PartTime, part_names.size()> parts{};
-  double idle_s = 0;       // the card has nothing to do and waits for the host
-  double host_s = 0;       // the host issues the work
-  double least_s = 0;      // the busiest card's products at the card's most flops/s
-  std::int64_t steps = 0;  // this is their mean
+  double idle_s = 0;          // the card has nothing to do and waits for the host
+  double host_s = 0;          // the host issues the work
+  double least_s = 0;         // the busiest card's products at the card's most flops/s
+  std::int64_t steps = 0;     // this is their mean
+  std::int64_t left_out = 0;  // others, which take more than twice as long as the middle one
+  double with_them_s = 0;     // the mean of both
 };
 
 // A piece of work as a step gives it to the card.
@@ -39,7 +41,7 @@ struct WorkTimed {
   double s = 0;
 };
 
-// The mean of the steps after the first two, or of the second alone. Without a time: why.
+// The mean of the steps after the first two, or of the second alone. Steps that compile, evaluate or save besides are left out. Without a time: why.
 struct StepTimed {
   std::optional<StepTime> step{};
   std::string why{};

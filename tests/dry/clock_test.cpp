@@ -75,6 +75,17 @@ TEST_F(Clockwork, WorkOfOneStreamAddsUp) {
   EXPECT_EQ(t.step->steps, 2) << "the first two are left out";
 }
 
+TEST_F(Clockwork, StepsThatTakeMuchLongerAreToldOfAndLeftOut) {
+  int i = 0;
+  const StepTimed t = timed([&] { kernel(++i == 4 ? 500'000 : 20'000 + 1000 * std::uint64_t(i)); }, 6);
+  EXPECT_NEAR(us(t), (23 + 25 + 26) / 3.0, 1e-6) << "steps of 23, 500, 25 and 26 us after the first two";
+  EXPECT_EQ(t.step->steps, 3);
+  EXPECT_EQ(t.step->left_out, 1);
+  EXPECT_NEAR(t.step->with_them_s * 1e6, (23 + 500 + 25 + 26) / 4.0, 1e-6);
+  EXPECT_LE(t.low_s, t.step->s);
+  EXPECT_GE(t.high_s, t.step->s);
+}
+
 TEST_F(Clockwork, WhatComesAfterEnoughStepsIsNotTimed) {
   const auto body = [&] { kernel(30'000); };
   const StepTimed short_run = timed(body);

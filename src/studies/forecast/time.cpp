@@ -7,6 +7,10 @@
 
 namespace headroom::studies {
 
+namespace {
+std::string number_of_ms(double ms) { return ms < 1000 ? fmt::format("{:.3g}", ms) : fmt::format("{:.0f}", ms); }
+}  // namespace
+
 ForecastTime forecast_time(const dry::StepTimed& timed, const std::optional<dry::Rates>& rates, const Device& device) {
   ForecastTime t;
   if (!rates) {
@@ -27,6 +31,13 @@ ForecastTime forecast_time(const dry::StepTimed& timed, const std::optional<dry:
     t.ms_low = std::max(*t.ms_low * (1 - share / 2), s.least_s * 1e3);
     t.ms_high = *t.ms_high * (1 + share);
     t.source += "; collectives by the link's ceiling, not measured";
+  }
+  if (s.left_out > 0) {
+    const bool one = s.left_out == 1;
+    t.left_out = fmt::format("{} of {} steps, longer than twice the middle one, {} left out ({} or {}): with {} the mean is {} ms.",
+                             s.left_out, s.left_out + s.steps, one ? "is" : "are",
+                             one ? "it compiles, evaluates, generates" : "they compile, evaluate, generate", one ? "saves" : "save",
+                             one ? "it" : "them", number_of_ms(s.with_them_s * 1e3));
   }
   double flops = 0, most = s.idle_s;
   t.limit = "host";
@@ -52,9 +63,9 @@ ForecastTime forecast_time(const dry::StepTimed& timed, const std::optional<dry:
 
 std::string in_words(const ForecastTime& t) {
   if (!t.ms) return fmt::format("No time: {}.", t.why);
-  const auto number = [](double ms) { return ms < 1000 ? fmt::format("{:.3g}", ms) : fmt::format("{:.0f}", ms); };
-  std::string text =
-      fmt::format("A step takes {} ms, between {} and {} ({}).", number(*t.ms), number(*t.ms_low), number(*t.ms_high), t.source);
+  std::string text = fmt::format("A step takes {} ms, between {} and {} ({}).", number_of_ms(*t.ms), number_of_ms(*t.ms_low),
+                                 number_of_ms(*t.ms_high), t.source);
+  if (!t.left_out.empty()) text += " " + t.left_out;
   text += t.limit == "host" ? " The card waits for the host longer than it does any one thing."
                             : fmt::format(" The largest part: {}.", t.limit);
   text += fmt::format(" Products and attention reach {:.3g} TFLOP/s over the step.", t.tflops);
