@@ -213,8 +213,8 @@ bool was_full(std::span<const Request> requests, std::size_t i) {
   return i < requests.size() && requests[i].what == std::uint32_t(RequestIs::segment_taken);
 }
 
-// Blocks that are not asked for in a layout: all that a card may do without, or those of sizes that the seed decides.
-struct LeftOut {
+// Blocks that a card may ask for otherwise: in a layout all of them, or those of sizes that the seed decides.
+struct Otherwise {
   std::span<const std::size_t> blocks;  // by number, ascending
   std::uint64_t seed = 0;               // 0: all
   bool take(std::size_t number, std::uint64_t bytes) {
@@ -226,7 +226,7 @@ struct LeftOut {
 
 // Plays the requests. `own`: the addresses have to come out as they were.
 std::optional<Played> played(std::span<const Request> requests, std::span<const std::size_t> step_ends, Segments& segments, AsTheyWere* own,
-                             std::uint64_t limit, Rules rules, LeftOut left_out = {}) {
+                             std::uint64_t limit, Rules rules, Otherwise left_out = {}, Otherwise larger = {}) {
   CachingAllocator allocator(segments, own ? 0 : limit, rules);
   std::unordered_map<std::uint64_t, std::uint64_t> now;  // the run's address of a block, and this layout's
   std::unordered_set<std::uint64_t> not_there;           // blocks of the run that are left out here
@@ -245,11 +245,12 @@ std::optional<Played> played(std::span<const Request> requests, std::span<const 
     switch (is) {
       case RequestIs::taken: {
         end_steps();
-        if (left_out.take(taken++, r.bytes)) {
+        const std::size_t number = taken++;
+        if (left_out.take(number, r.bytes)) {
           not_there.insert(r.address);
           break;
         }
-        const std::uint64_t at = allocator.take(r.bytes, r.stream);
+        const std::uint64_t at = allocator.take(r.bytes + (larger.take(number, r.bytes) ? perhaps_more_bytes : 0), r.stream);
         if (!at || (own && at != r.address)) return std::nullopt;
         now[r.address] = at;
         break;
@@ -288,8 +289,8 @@ void widen(Needs& low, Needs& high, const Needs& other) {
 }  // namespace
 
 std::optional<Spread> spread_of(std::span<const Request> requests, std::uint64_t limit, std::span<const std::size_t> step_ends,
-                                std::span<const std::size_t> perhaps_none) {
-  constexpr std::size_t most_played = 2'000'000, most_layouts = 48, least_layouts = 12;
+                                std::span<const std::size_t> perhaps_none, std::span<const std::size_t> perhaps_more) {
+  constexpr std::size_t most_played = 2'000'000, most_layouts = 48, least_layouts = 12, layouts_with_more = 6;
   std::optional<Played> first;
   Rules rules;
   for (const std::uint64_t divisions : {1, 2, 4, 8, 16, 32, 64})
@@ -307,19 +308,24 @@ std::optional<Spread> spread_of(std::span<const Request> requests, std::uint64_t
   spread.choices = first->choices;
   spread.limit = limit;
   spread.left_out = std::int64_t(perhaps_none.size());
-  if (spread.choices == 0 && perhaps_none.empty()) return spread;
+  if (spread.choices == 0 && perhaps_none.empty() && perhaps_more.empty()) return spread;
   const std::size_t layouts = std::clamp(most_played / std::max<std::size_t>(requests.size(), 1), least_layouts, most_layouts);
   for (std::uint32_t seed = 1; seed < layouts; ++seed) {
-    for (const bool all_there : {true, false}) {
-      if (all_there ? spread.choices == 0 : perhaps_none.empty()) continue;
+    const std::uint64_t which = seed % 3 == 0 ? 0 : seed;
+    enum class Change : std::uint8_t { addresses, left_out, larger };
+    for (const Change change : {Change::addresses, Change::left_out, Change::larger}) {
+      if (change == Change::addresses && spread.choices == 0) continue;
+      if (change == Change::left_out && perhaps_none.empty()) continue;
+      if (change == Change::larger && (perhaps_more.empty() || seed > layouts_with_more)) continue;
       Elsewhere elsewhere(seed);
-      const LeftOut left_out = all_there ? LeftOut{} : LeftOut{perhaps_none, seed % 3 == 0 ? 0 : seed};
-      const auto other = played(requests, step_ends, elsewhere, nullptr, limit, rules, left_out);
+      const auto other = played(requests, step_ends, elsewhere, nullptr, limit, rules,
+                                change == Change::left_out ? Otherwise{perhaps_none, which} : Otherwise{},
+                                change == Change::larger ? Otherwise{perhaps_more, which} : Otherwise{});
       if (!other) return std::nullopt;
       widen(spread.low, spread.high, other->needs);
       for (std::size_t i = 0; i < spread.steps.size() && i < other->steps.size(); ++i)
         widen(spread.steps[i].low, spread.steps[i].high, other->steps[i]);
-      if (!all_there) continue;
+      if (change != Change::addresses) continue;
       ++spread.layouts;
       spread.ran_out += other->ran_out;
     }

@@ -125,6 +125,20 @@ TEST(Replay, BlocksThatACardMayNotAskForAreLeftOutAtTheLowerEnd) {
   EXPECT_EQ(spread->steps[1].high.reserved, 42 * mib);
 }
 
+// The second workspace comes where the first was. A little larger, as a card may ask for it, it needs a segment of its own.
+TEST(Replay, AWorkspaceThatACardMayAskForLargerNoLongerFitsWhatWasFreed) {
+  History run;
+  run.segment(a, 42 * mib).take(a, 42 * mib).give(a).take(a, 42 * mib).give(a);
+  const std::vector<std::size_t> workspace{1};
+  const auto as_it_was = spread_of(run.requests), spread = spread_of(run.requests, 0, {}, {}, workspace);
+  ASSERT_TRUE(as_it_was && spread);
+  EXPECT_EQ(as_it_was->high.reserved, 42 * mib);
+  EXPECT_EQ(spread->run.reserved, 42 * mib);
+  EXPECT_EQ(spread->low.reserved, 42 * mib);
+  EXPECT_EQ(spread->high.reserved, 86 * mib);
+  EXPECT_EQ(spread->left_out, 0);
+}
+
 // A tensor that would have come where the workspace was splits a larger block, which another tensor lacks then.
 TEST(Replay, WithoutAWorkspaceMoreMayBeReserved) {
   History run;

@@ -388,8 +388,9 @@ int cudnnBackendExecute(const Handle* h, Descriptor* p, const Descriptor* pack) 
   if (p->real && !w.attention) note(Said::by_library, "cuDNN convolutions", convolutions_unsure_bytes);
   std::int64_t workspace = 0;
   cudnnBackendGetAttribute(p, plan_workspace, 3, 1, nullptr, &workspace);
-  if (const auto at = pack ? pack->all<const void*>(pack_workspace) : std::vector<const void*>{}; w.plain_product && !at.empty() && at[0])
-    tell_workspace(at[0], Workspace::perhaps_none);
+  if (const auto at = pack ? pack->all<const void*>(pack_workspace) : std::vector<const void*>{}; !at.empty() && at[0])
+    if (w.plain_product || (p->real && !w.attention))
+      tell_workspace(at[0], w.plain_product ? Workspace::perhaps_none : Workspace::perhaps_more);
   static KernelName& turning = *new KernelName("cudnn::engines_precompiled::nchwToNhwcKernel");
   for (const std::uint64_t bytes : w.turned) launched(turning, {unsigned(bytes / 2048 + 1), 1, 1}, {256, 1, 1}, 0, h->stream, 2 * bytes);
   if (w.attention)

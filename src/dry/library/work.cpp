@@ -143,7 +143,9 @@ void launched(KernelName& name, Dim grid, Dim block, std::size_t shared_bytes, S
 void tell_workspace(const void* p, Workspace is) {
   settle();
   Recorder& record = Recorder::get();
-  const char* const what = is == Workspace::product ? "workspace" : "workspace, perhaps none";
+  const char* const what = is == Workspace::product        ? "workspace"
+                           : is == Workspace::perhaps_none ? "workspace, perhaps none"
+                                                           : "workspace, perhaps more";
   record.add(Mark{record.name(what), 0, std::int64_t(reinterpret_cast<std::intptr_t>(p))});
 }
 

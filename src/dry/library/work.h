@@ -62,6 +62,7 @@ void multiplied(const char* name, StreamHandle, const ProductShape&);
 enum class Workspace : std::uint8_t {
   product,       // what a library multiplies in, whenever it was allocated
   perhaps_none,  // of one call, which a card may compute without it
+  perhaps_more   // of one call, which a card may compute with more
 };
 void tell_workspace(const void* p, Workspace = Workspace::product);
 
