@@ -156,13 +156,13 @@ double strided_seconds(const Launch& l, std::string_view name, double& bytes, co
   return r.strided.start_s + elements / (has(name, "15gpu_kernel_implI") ? r.strided_converting_per_s : r.strided_per_s);
 }
 
-// A step of a program as it goes through the card.
 double middle_of(std::vector<double> numbers) {  // of an even count the smaller one
   const auto middle = numbers.begin() + std::ptrdiff_t(numbers.size() - 1) / 2;
   std::nth_element(numbers.begin(), middle, numbers.end());
   return *middle;
 }
 
+// A step of a program as it goes through the card.
 class Running {
  public:
   // `counted`: the record has counts of the host.
