@@ -308,6 +308,7 @@ std::optional<Spread> spread_of(std::span<const Request> requests, std::uint64_t
   spread.choices = first->choices;
   spread.limit = limit;
   spread.left_out = std::int64_t(perhaps_none.size());
+  spread.larger = std::int64_t(perhaps_more.size());
   if (spread.choices == 0 && perhaps_none.empty() && perhaps_more.empty()) return spread;
   const std::size_t layouts = std::clamp(most_played / std::max<std::size_t>(requests.size(), 1), least_layouts, most_layouts);
   for (std::uint32_t seed = 1; seed < layouts; ++seed) {

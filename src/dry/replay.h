@@ -32,6 +32,7 @@ struct Spread {
   std::int64_t choices = 0;       // requests for which there were
   std::uint64_t limit = 0;        // the given limit
   std::int64_t left_out = 0;      // blocks that a card may not ask for
+  std::int64_t larger = 0;        // and that it may ask for larger
   std::int64_t ran_out = 0;       // layouts of these in which the limit was too small, even with an emptied cache; they went on without it
 };
 

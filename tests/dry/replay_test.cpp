@@ -137,6 +137,7 @@ TEST(Replay, AWorkspaceThatACardMayAskForLargerNoLongerFitsWhatWasFreed) {
   EXPECT_EQ(spread->low.reserved, 42 * mib);
   EXPECT_EQ(spread->high.reserved, 86 * mib);
   EXPECT_EQ(spread->left_out, 0);
+  EXPECT_EQ(spread->larger, 1);
 }
 
 // A tensor that would have come where the workspace was splits a larger block, which another tensor lacks then.

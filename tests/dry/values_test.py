@@ -498,13 +498,16 @@ class Record(Dry):
             with open(os.path.join(folder, name), "rb") as f:
                 return f.read()
 
+    def assert_forward_alone(self, program):
+        record = self.recorded(program)
+        self.assertEqual((b"forward" in record, b"evaluation" in record), (True, False))
+
     def test_a_part_without_gradients_is_forward_and_a_whole_model_evaluation(self):
         part = ("class Part(nn.Module):\n    @torch.no_grad()\n    def forward(self, x):\n        return x * 2\n"
                 "class Whole(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.part, self.net = Part(), net\n"
                 "    def forward(self, ids):\n        x = self.net(ids)\n        return x + self.part(x)\n"
                 "whole = Whole()\nwhole(ids).sum().backward()\n")
-        record = self.recorded(part)
-        self.assertEqual((b"forward" in record, b"evaluation" in record), (True, False))
+        self.assert_forward_alone(part)
         self.assertIn(b"evaluation", self.recorded(part + "with torch.no_grad():\n    whole(ids)\n"))
 
     def test_a_function_of_its_own_gradient_is_forward(self):
@@ -514,15 +517,13 @@ class Record(Dry):
                 "    @staticmethod\n    def backward(ctx, dy):\n        return dy * 2\n"
                 "class Whole(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.net = net\n"
                 "    def forward(self, ids):\n        return Twice.apply(self.net(ids))\nwhole = Whole()\nwhole(ids).sum().backward()\n")
-        record = self.recorded(part)
-        self.assertEqual((b"forward" in record, b"evaluation" in record), (True, False))
+        self.assert_forward_alone(part)
 
     def test_what_is_saved_by_hooks_is_forward(self):
         part = ("class Whole(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.net, self.w = net, nn.Parameter(torch.ones(1000, 64, device='cuda'))\n"
                 "    def forward(self, ids):\n        x = self.net(ids)\n        with torch.autograd.graph.save_on_cpu(pin_memory=True):\n"
                 "            return x.transpose(0, 1) @ self.w\nwhole = Whole()\nwhole(ids).sum().backward()\n")
-        record = self.recorded(part)
-        self.assertEqual((b"forward" in record, b"evaluation" in record), (True, False))
+        self.assert_forward_alone(part)
 
     def test_a_module_that_is_being_made_takes_no_names_from_the_others(self):
         half = "class Half(nn.Module):\n    def __init__(self):\n        self.__dict__['word'] = 1\nhalf = Half()\n"

@@ -55,49 +55,59 @@ struct Scratch {
   bool known = false;                              // false: by the same sizes, but of such layers no card was asked
 };
 
-// Elements beside the weights where sequences are packed: their inputs and outputs need no copies, and the standard algorithm runs. Small layers in one direction
-// take a piece of the sequences at a time.
-std::int64_t packed_elements(const Layers& l, const Sequences& x) {
+struct Sizes {  // in elements
+  std::int64_t output, input, state, pairs, more, piece;
+  bool one_way, several;
+
+  Sizes(const Layers& l, const Sequences& x)
+      : output(x.places * l.hidden * l.ways()),
+        input(x.places * l.input),
+        state(std::int64_t(x.batch) * l.hidden),
+        pairs(l.layers * l.ways()),
+        more(2 * (l.ways() - 1)),
+        piece((x.batch > 8 ? 8 : 16) * state),
+        one_way(l.ways() == 1),
+        several(l.layers > 1) {}
+  // Layers in one direction with small matrices are computed in pieces of the sequence.
+  bool in_pieces(const Layers& l) const { return one_way && several && l.gates() * l.hidden <= 1024; }
+};
+
+// Elements beside the weights, in one of two arrangements: every gate of a layer at once, or one layer's inputs and outputs in a copy.
+std::int64_t padded_elements(const Layers& l, const Sizes& n, bool fast) {
+  const std::int64_t at_once = (l.gates() + 1 + n.more) * n.output + n.input + ((l.cell == lstm ? 10 : 5) + n.more) * n.pairs * n.state;
+  const std::int64_t copied = (n.one_way ? 4 : 5) * n.output + n.several * n.output + 2 * n.input + (5 + n.more) * n.pairs * n.state;
+  const std::int64_t in_pieces = 3 * n.output + (l.layers + 1) * n.piece + 2 * n.input + (l.cell == lstm ? 11 : 5) * n.pairs * n.state;
+  const std::int64_t whole = n.output / l.ways();
+  if (fast && l.cell == lstm) return at_once + 16 * whole - (n.one_way ? 2 : 3) * n.pairs * n.state;
+  if (fast) return copied + (l.cell == gru ? 14 : 9) * whole + (n.one_way ? l.layers * n.state : 0);
+  if (n.in_pieces(l)) return in_pieces;
+  return std::max(at_once, n.one_way && n.several ? in_pieces : copied);
+}
+
+// The same where sequences are packed: their inputs and outputs need no copies, and the standard algorithm runs.
+std::int64_t packed_elements(const Layers& l, const Sizes& n) {
   constexpr std::int64_t of_a_piece = 1024;  // places
-  const std::int64_t pairs = std::int64_t(l.layers) * l.ways(), state = std::int64_t(x.batch) * l.hidden, more = 2 * (l.ways() - 1);
-  const bool one_way = l.ways() == 1, several = l.layers > 1;
-  const std::int64_t output = x.places * l.hidden * l.ways();
-  if (l.cell == lstm || l.cell == gru) {
-    const bool in_pieces = one_way && several && l.gates() * l.hidden <= 1024;
-    return (l.gates() + more) * (in_pieces ? std::min(x.places, of_a_piece) * l.hidden : output) +
-           ((l.cell == lstm ? 6 : 3) + more) * pairs * state;
-  }
-  if (one_way && several) return output + (l.layers + 1) * (x.batch > 8 ? 8 : 16) * state + pairs * state;
-  return (one_way ? 2 : 3) * output + several * output + (1 + more) * pairs * state;
+  if (l.cell == lstm || l.cell == gru)
+    return (l.gates() + n.more) * (n.in_pieces(l) ? std::min(n.output, of_a_piece * l.hidden) : n.output) +
+           ((l.cell == lstm ? 6 : 3) + n.more) * n.pairs * n.state;
+  if (n.one_way && n.several) return n.output + (l.layers + 1) * n.piece + n.pairs * n.state;
+  return (n.one_way ? 2 : 3) * n.output + n.several * n.output + (1 + n.more) * n.pairs * n.state;
 }
 
 Scratch scratch_of(const Layers& l, const Sequences& x, bool for_backward) {
-  const std::int64_t element = std::int64_t(l.element()), pairs = std::int64_t(l.layers) * l.ways();
-  const std::int64_t whole = x.places * l.hidden, output = whole * l.ways(), input = x.places * l.input;  // elements
-  const std::int64_t state = std::int64_t(x.batch) * l.hidden, more = 2 * (l.ways() - 1);
-  const bool one_way = l.ways() == 1, several = l.layers > 1;
+  const Sizes n(l, x);
+  const std::int64_t element = std::int64_t(l.element());
   const bool fast = l.algorithm == persistent || (l.algorithm == small_hidden && l.type != bfloat);  // in bfloat16 the standard one runs
-
-  // Two arrangements: every gate of a layer at once, or one layer's inputs and outputs in a copy. Layers in one direction with small matrices
-  // are computed in pieces of the sequence, in copies.
-  const std::int64_t at_once = (l.gates() + 1 + more) * output + input + ((l.cell == lstm ? 10 : 5) + more) * pairs * state;
-  const std::int64_t copied = (one_way ? 4 : 5) * output + several * output + 2 * input + (5 + more) * pairs * state;
-  const std::int64_t piece = (x.batch > 8 ? 8 : 16) * state;
-  const std::int64_t in_pieces = 3 * output + (l.layers + 1) * piece + 2 * input + (l.cell == lstm ? 11 : 5) * pairs * state;
-  std::int64_t elements = std::max(at_once, one_way && several ? in_pieces : copied);
-  if (one_way && several && l.gates() * l.hidden <= 1024) elements = in_pieces;
-  if (fast && l.cell == lstm) elements = at_once + 16 * whole - (one_way ? 2 : 3) * pairs * state;
-  if (fast && l.cell != lstm) elements = copied + (l.cell == gru ? 14 : 9) * whole + (one_way ? l.layers * state : 0);
-  if (x.packed) elements = packed_elements(l, x);
+  const std::int64_t elements = x.packed ? packed_elements(l, n) : padded_elements(l, n, fast);
 
   constexpr std::int64_t of_a_stream = 8 << 20, head = 256;
   Scratch s;
-  s.work = (l.all_matrices() + elements) * element + pairs * of_a_stream + head + (x.packed ? 0 : (std::int64_t(x.batch) + 3) / 4 * 32);
+  s.work = (l.all_matrices() + elements) * element + n.pairs * of_a_stream + head + (x.packed ? 0 : (std::int64_t(x.batch) + 3) / 4 * 32);
   // Kept for backward: of each layer the activated gates and the cell's state (of a GRU two states more), and what goes from layer to layer.
   const std::int64_t kept = l.cell == lstm ? 5 : l.cell == gru ? 6 : 1;
-  if (for_backward) s.reserve = output * element * (kept * l.layers + l.layers - 1) + head;
+  if (for_backward) s.reserve = n.output * element * (kept * l.layers + l.layers - 1) + head;
   s.known = l.out() == l.hidden && l.type != doubles && l.algorithm != dynamic;
-  s.unsure = (output + input) * element;
+  s.unsure = (n.output + n.input) * element;
   return s;
 }
 
