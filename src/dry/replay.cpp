@@ -217,6 +217,7 @@ bool was_full(std::span<const Request> requests, std::size_t i) {
 struct Otherwise {
   std::span<const std::size_t> blocks;  // by number, ascending
   std::uint64_t seed = 0;               // 0: all
+  std::uint64_t more_bytes = 0;
   bool take(std::size_t number, std::uint64_t bytes) {
     while (!blocks.empty() && blocks[0] < number) blocks = blocks.subspan(1);
     if (blocks.empty() || blocks[0] != number) return false;
@@ -250,7 +251,7 @@ std::optional<Played> played(std::span<const Request> requests, std::span<const 
           not_there.insert(r.address);
           break;
         }
-        const std::uint64_t at = allocator.take(r.bytes + (larger.take(number, r.bytes) ? perhaps_more_bytes : 0), r.stream);
+        const std::uint64_t at = allocator.take(r.bytes + (larger.take(number, r.bytes) ? larger.more_bytes : 0), r.stream);
         if (!at || (own && at != r.address)) return std::nullopt;
         now[r.address] = at;
         break;
@@ -290,7 +291,7 @@ void widen(Needs& low, Needs& high, const Needs& other) {
 
 std::optional<Spread> spread_of(std::span<const Request> requests, std::uint64_t limit, std::span<const std::size_t> step_ends,
                                 std::span<const std::size_t> perhaps_none, std::span<const std::size_t> perhaps_more) {
-  constexpr std::size_t most_played = 2'000'000, most_layouts = 48, least_layouts = 12, layouts_with_more = 6;
+  constexpr std::size_t most_played = 2'000'000, most_layouts = 48, least_layouts = 12, layouts_with_more = 12;
   std::optional<Played> first;
   Rules rules;
   for (const std::uint64_t divisions : {1, 2, 4, 8, 16, 32, 64})
@@ -312,7 +313,8 @@ std::optional<Spread> spread_of(std::span<const Request> requests, std::uint64_t
   if (spread.choices == 0 && perhaps_none.empty() && perhaps_more.empty()) return spread;
   const std::size_t layouts = std::clamp(most_played / std::max<std::size_t>(requests.size(), 1), least_layouts, most_layouts);
   for (std::uint32_t seed = 1; seed < layouts; ++seed) {
-    const std::uint64_t which = seed % 3 == 0 ? 0 : seed;
+    const std::uint64_t which = seed % 3 == 0 ? 0 : seed, doubled = least_more_bytes << seed % 4;
+    static_assert(least_more_bytes << 3 == most_more_bytes);
     enum class Change : std::uint8_t { addresses, left_out, larger };
     for (const Change change : {Change::addresses, Change::left_out, Change::larger}) {
       if (change == Change::addresses && spread.choices == 0) continue;
@@ -321,7 +323,7 @@ std::optional<Spread> spread_of(std::span<const Request> requests, std::uint64_t
       Elsewhere elsewhere(seed);
       const auto other = played(requests, step_ends, elsewhere, nullptr, limit, rules,
                                 change == Change::left_out ? Otherwise{perhaps_none, which} : Otherwise{},
-                                change == Change::larger ? Otherwise{perhaps_more, which} : Otherwise{});
+                                change == Change::larger ? Otherwise{perhaps_more, which, doubled} : Otherwise{});
       if (!other) return std::nullopt;
       widen(spread.low, spread.high, other->needs);
       for (std::size_t i = 0; i < spread.steps.size() && i < other->steps.size(); ++i)

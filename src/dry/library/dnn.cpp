@@ -6,10 +6,12 @@
 // finds one engine with the workspace that attention was seen to take; any other operation is named in the record. The numbers are cuDNN's
 // published enumerations.
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -67,6 +69,7 @@ enum Attribute {
   pack_workspace = 1003,
   engine_graph = 1300,
   engine_index = 1301,
+  engine_notes = 1303,
   engine_card = 1307,
   pointwise_mode = 0,
   pointwise_of = 750,
@@ -78,7 +81,7 @@ enum Attribute {
   backward_k = 2852
 };
 
-constexpr int of_handles = 0, of_descriptors = 15;
+constexpr int of_handles = 0, of_sizes = 3, of_notes = 11, of_descriptors = 15;
 std::size_t bytes_of(int attribute_type) {
   switch (attribute_type) {
     case 0:
@@ -97,6 +100,13 @@ std::size_t bytes_of(int attribute_type) {
 // (bench/forecast/README.md).
 constexpr std::uint64_t convolutions_unsure_bytes = 17 << 20;
 
+struct Convolved {
+  ConvolutionPass pass = ConvolutionPass::forward;
+  std::vector<std::int64_t> filter, input, output;
+  std::uint64_t element_bytes = 4;
+  bool channels_innermost = false;
+};
+
 struct Work {
   const char* name = "cuDNN graph";
   bool attention = false, workspace_known = false, plain_product = false;
@@ -104,6 +114,8 @@ struct Work {
   ProductShape product;               // a convolution's
   std::vector<std::uint64_t> turned;  // bytes of its tensors whose channels are not innermost: kernels of tensor cores need them so
   std::int64_t workspace_bytes = 0;
+  Convolved convolved;
+  std::optional<std::uint64_t> as_product;  // a plan's: the workspace that a card takes in place of cuDNN's here
 };
 
 // A program destroys a descriptor as soon as another has taken it: those that took it keep it.
@@ -184,6 +196,20 @@ std::vector<std::int64_t> dims_of(const Descriptor* tensor) {
   return tensor ? tensor->all<std::int64_t>(tensor_dims) : std::vector<std::int64_t>{};
 }
 
+std::uint64_t element_bytes_of(const Descriptor* tensor) { return type_of(tensor) == cudnn_brain || type_of(tensor) == cudnn_half ? 2 : 4; }
+
+Convolved convolved_of(const Convolution& c, int type) {
+  const auto strides = c.input ? c.input->all<std::int64_t>(tensor_strides) : std::vector<std::int64_t>{};
+  return {.pass = type == convolution_forward         ? ConvolutionPass::forward
+                  : type == convolution_backward_data ? ConvolutionPass::data
+                                                      : ConvolutionPass::weight,
+          .filter = dims_of(c.filter),
+          .input = dims_of(c.input),
+          .output = dims_of(c.output),
+          .element_bytes = element_bytes_of(c.filter),
+          .channels_innermost = strides.size() < 3 || strides[1] == 1};
+}
+
 // A convolution is a product: as many rows as its output has places, as many columns as it has channels. That of FP32 is tf32, as PyTorch has it
 // unless it is told otherwise.
 ProductShape product_of(const Convolution& c) {
@@ -206,7 +232,7 @@ std::vector<std::uint64_t> turned_of(const Convolution& c) {
     const auto dims = dims_of(tensor);
     const auto strides = tensor ? tensor->all<std::int64_t>(tensor_strides) : std::vector<std::int64_t>{};
     if (dims.size() < 3 || strides.size() != dims.size() || strides[1] == 1) continue;
-    std::uint64_t n = type_of(tensor) == cudnn_brain || type_of(tensor) == cudnn_half ? 2 : 4;
+    std::uint64_t n = element_bytes_of(tensor);
     for (const std::int64_t d : dims) n *= std::uint64_t(std::max<std::int64_t>(d, 0));
     bytes.push_back(n);
   }
@@ -219,6 +245,38 @@ bool tells_positions(const Descriptor& op) {
   const Descriptor* const how = op.one(pointwise_of);
   const auto mode = how ? how->all<int>(pointwise_mode) : std::vector<int>{};
   return !mode.empty() && mode[0] == number_positions;
+}
+
+// Whether the engine of a configuration multiplies in tensor cores. In FP32 it does unless the program has not allowed tf32.
+bool by_tensor_cores(void* config) {
+  constexpr int note_of_tensor_cores = 0;
+  void* of = nullptr;
+  if (real_cudnn()->create(engine, &of) != ok) return false;
+  std::int64_t count = 0;
+  std::array<int, 16> notes{};
+  const bool told = real_cudnn()->get(config, config_engine, of_descriptors, 1, &count, &of) == ok &&
+                    real_cudnn()->get(of, engine_notes, of_notes, std::int64_t(notes.size()), &count, notes.data()) == ok;
+  real_cudnn()->destroy(of);
+  const auto end = notes.begin() + std::clamp<std::int64_t>(count, 0, std::int64_t(notes.size()));
+  return told && std::find(notes.begin(), end, note_of_tensor_cores) != end;
+}
+
+// The rule was seen on cards of one architecture, with one cuDNN.
+bool products_are_known() { return card().sm == 90 && cudnn_version() / 100 == 919; }
+
+std::optional<std::uint64_t> workspace_as_product(const Descriptor& made) {
+  if (!made.work.plain_product || !products_are_known()) return std::nullopt;
+  std::int64_t count = 0, said = 0;
+  if (real_cudnn()->get(made.real, plan_workspace, of_sizes, 1, &count, &said) != ok) return std::nullopt;
+  const Convolved& c = made.work.convolved;
+  return workspace_of_product({.pass = c.pass,
+                               .filter = c.filter,
+                               .input = c.input,
+                               .output = c.output,
+                               .element_bytes = c.element_bytes,
+                               .channels_innermost = c.channels_innermost,
+                               .tensor_cores = by_tensor_cores(made.one(plan_config)->real),
+                               .said_bytes = std::uint64_t(std::max<std::int64_t>(said, 0))});
 }
 
 // Attention is an operation of its own, or two products (four more when backward) around a softmax.
@@ -234,7 +292,8 @@ Work work_of(const Descriptor* of) {
       const Convolution c = convolution_of(*op);
       w.product = product_of(c);
       w.turned = turned_of(c);
-      w.plain_product = is_plain_product(dims_of(c.filter), dims_of(c.input), dims_of(c.output));
+      w.convolved = convolved_of(c, op->type);
+      w.plain_product = is_plain_product(w.convolved.filter, w.convolved.input, w.convolved.output);
     }
     if (op->type == matmul && products++ == 0) {
       q = op->one(matmul_a);
@@ -272,6 +331,12 @@ Work work_of(const Descriptor* of) {
 struct Handle {
   StreamHandle stream = nullptr;
 };
+
+int answer(std::int64_t number, std::int64_t* count, void* to) {
+  if (count) *count = 1;
+  if (to) std::memcpy(to, &number, sizeof number);
+  return ok;
+}
 
 }  // namespace
 
@@ -333,7 +398,9 @@ int cudnnBackendFinalize(Descriptor* d) {
   if (d->type == plan && d->work.attention) return ok;
   const int card = d->type == engine_search ? search_card : d->type == engine ? engine_card : d->type == plan ? plan_card : 0;
   if (card != 0) real_cudnn()->set(d->real, card, of_descriptors, 1, &real_cudnn()->card);
-  return real_cudnn()->finalize(d->real);
+  const int done = real_cudnn()->finalize(d->real);
+  if (d->type == plan && done == ok) d->work.as_product = workspace_as_product(*d);
+  return done;
 }
 int cudnnBackendGetAttribute(Descriptor* d, int attribute, int type, std::int64_t room, std::int64_t* count, void* to) {
   if (d->real && type == of_descriptors) {  // the caller brings the descriptors that are filled
@@ -347,6 +414,7 @@ int cudnnBackendGetAttribute(Descriptor* d, int attribute, int type, std::int64_
   }
   if (d->real && d->type == plan && d->work.attention && attribute == plan_workspace)
     return real_cudnn()->get(d->one(plan_config)->real, config_workspace, type, room, count, to);
+  if (d->type == plan && d->work.as_product && attribute == plan_workspace) return answer(std::int64_t(*d->work.as_product), count, to);
   if (d->real) return real_cudnn()->get(d->real, attribute, type, room, count, to);
   std::int64_t none;
   std::int64_t& n = count ? *count : none;
@@ -358,10 +426,7 @@ int cudnnBackendGetAttribute(Descriptor* d, int attribute, int type, std::int64_
       if (room > 0 && to) (*static_cast<Descriptor**>(to))->work = d->work;
       break;
     case plan_workspace:
-    case config_workspace:
-      n = 1;
-      if (to) std::memcpy(to, &d->work.workspace_bytes, sizeof d->work.workspace_bytes);
-      break;
+    case config_workspace: return answer(d->work.workspace_bytes, count, to);
     case engine_index:
       n = 1;
       if (to) std::memset(to, 0, sizeof(std::int64_t));
@@ -388,7 +453,7 @@ int cudnnBackendExecute(const Handle* h, Descriptor* p, const Descriptor* pack) 
   if (p->real && !w.attention) note(Said::by_library, "cuDNN convolutions", convolutions_unsure_bytes);
   std::int64_t workspace = 0;
   cudnnBackendGetAttribute(p, plan_workspace, 3, 1, nullptr, &workspace);
-  if (const auto at = pack ? pack->all<const void*>(pack_workspace) : std::vector<const void*>{}; !at.empty() && at[0])
+  if (const auto at = pack ? pack->all<const void*>(pack_workspace) : std::vector<const void*>{}; !at.empty() && at[0] && !w.as_product)
     if (w.plain_product || (p->real && !w.attention))
       tell_workspace(at[0], w.plain_product ? Workspace::perhaps_none : Workspace::perhaps_more);
   static KernelName& turning = *new KernelName("cudnn::engines_precompiled::nchwToNhwcKernel");

@@ -200,15 +200,16 @@ Record uncertain_of(const Told& t, bool for_people) {
         left_out ? ", with and without workspaces that a card may not need" : "",
         words(most.spread->low.allocated, most.spread->high.allocated), words(most.spread->low.reserved, most.spread->high.reserved)));
   if (left_out && has_width(*most.spread))
-    note(fmt::format(
-        "{} workspaces are of convolutions of 1 x 1, or of a filter as large as its input. A card may compute these without them; which of "
-        "them it does is not known here. The lower end has none.",
-        most.spread->left_out));
+    note(
+        fmt::format("{} workspaces are of convolutions of 1 x 1, or of a filter as large as its input, of shapes that no card was asked "
+                    "about. A card may "
+                    "compute these without them. The lower end has none.",
+                    most.spread->left_out));
   if (most.spread && most.spread->larger > 0 && has_width(*most.spread))
     note(fmt::format(
         "{} workspaces of convolutions may be larger on a card, and then not fit what was freed: the requests were also played with some "
         "of them {} larger.",
-        most.spread->larger, words(dry::perhaps_more_bytes)));
+        most.spread->larger, words(dry::least_more_bytes, dry::most_more_bytes)));
   if (t.routing)
     note(fmt::format("{} reads {}, which only the card knows. The program was run three times: {}; the need is the interval of all three.",
                      t.routing->line, t.routing->of_a_mask ? "which elements of a mask are true" : "how many tokens go to each expert",
