@@ -84,6 +84,11 @@ enum class Prefers : std::uint8_t { lowest, oldest };
 struct Rules {
   Prefers prefers = Prefers::lowest;
   std::uint64_t divisions = 1;  // roundup_power2_divisions:N: sizes are so many equal parts between two powers of two; 1: it is not set
+  std::uint64_t max_split = 0;  // max_split_size_mb, in bytes; 0: it is not set
+
+  // A block of that size is for large requests only, is never split, and serves none that is much smaller.
+  bool splits(std::uint64_t size) const { return max_split == 0 || size < max_split; }
+  bool serves(std::uint64_t size, std::uint64_t block) const { return splits(size) ? splits(block) : block < size + large_segment; }
 };
 
 // The rules of PyTorch's native allocator, with its usual settings but for these.
@@ -99,7 +104,8 @@ class CachingAllocator {
     const bool is_small = size <= small;
     Free& free = free_[is_small];
     std::uint64_t at = 0, bytes = 0;
-    if (const auto best = free.lower_bound({stream, size, 0, 0}); best != free.end() && std::get<0>(*best) == stream) {
+    if (const auto best = free.lower_bound({stream, size, 0, 0});
+        best != free.end() && std::get<0>(*best) == stream && rules_.serves(size, std::get<1>(*best))) {
       std::tie(std::ignore, bytes, std::ignore, at) = *best;
       if (const auto second = std::next(best); second != free.end() && std::get<0>(*second) == stream && std::get<1>(*second) == bytes)
         ++choices;
@@ -119,7 +125,7 @@ class CachingAllocator {
       step_.reserved = std::max(step_.reserved, reserved_);
     }
     const std::uint64_t rest = bytes - size;
-    if (is_small ? rest >= grain : rest > small) {
+    if (is_small ? rest >= grain : rest > small && rules_.splits(size)) {
       blocks_[at].bytes = size;
       const auto after = blocks_.insert_or_assign(at + size, CachedBlock{rest, stream, blocks_[at].age, is_small, false, false}).first;
       free.insert(key(*after));
@@ -290,7 +296,8 @@ void widen(Needs& low, Needs& high, const Needs& other) {
 }  // namespace
 
 std::optional<Spread> spread_of(std::span<const Request> requests, std::uint64_t limit, std::span<const std::size_t> step_ends,
-                                std::span<const std::size_t> perhaps_none, std::span<const std::size_t> perhaps_more) {
+                                std::span<const std::size_t> perhaps_none, std::span<const std::size_t> perhaps_more,
+                                std::uint64_t max_split) {
   constexpr std::size_t most_played = 2'000'000, most_layouts = 48, least_layouts = 12, layouts_with_more = 12;
   std::optional<Played> first;
   Rules rules;
@@ -298,7 +305,7 @@ std::optional<Spread> spread_of(std::span<const Request> requests, std::uint64_t
     for (const Prefers prefers : {Prefers::lowest, Prefers::oldest}) {
       if (first) break;
       AsTheyWere own;
-      rules = {prefers, divisions};
+      rules = {prefers, divisions, max_split};
       first = played(requests, step_ends, own, &own, limit, rules);
     }
   if (!first) return std::nullopt;

@@ -39,8 +39,10 @@ struct Spread {
 // Nothing where the rules do not give the run's own addresses: another allocator, settings that these rules do not know, requests that are missing.
 // `limit`: of what is reserved, on the card that the run was for; 0: none. `step_ends`: how many blocks had been taken by each step's end.
 // `perhaps_none`: which of the blocks that were taken, from 0 and ascending, a card may not ask for; `perhaps_more`: which it may ask for larger.
+// `max_split`: the program's max_split_size_mb in bytes; 0: it is not set.
 constexpr std::uint64_t least_more_bytes = 2 << 20, most_more_bytes = 16 << 20;
 std::optional<Spread> spread_of(std::span<const Request> requests, std::uint64_t limit = 0, std::span<const std::size_t> step_ends = {},
-                                std::span<const std::size_t> perhaps_none = {}, std::span<const std::size_t> perhaps_more = {});
+                                std::span<const std::size_t> perhaps_none = {}, std::span<const std::size_t> perhaps_more = {},
+                                std::uint64_t max_split = 0);
 
 }  // namespace headroom::dry

@@ -75,6 +75,20 @@ TEST(Replay, SizesInPartsOfAPowerOfTwoAreFoundOut) {
   EXPECT_FALSE(spread_of(none.requests));
 }
 
+// max_split_size_mb:64: larger blocks are not split, serve no small request, and none that leaves 20 MiB over.
+TEST(Replay, BlocksAboveTheLargestThatIsSplitStayWhole) {
+  History run;
+  run.segment(a, 100 * mib).take(a, 99 * mib).give(a);
+  run.segment(b, 30 * mib).take(b, 30 * mib).give(b).take(b, 10 * mib);  // not a's; what is smaller is split as ever
+  run.take(a, 81 * mib).give(a);
+  run.segment(c, 80 * mib).take(c, 80 * mib);  // a's would leave 20 MiB
+  const auto spread = spread_of(run.requests, 0, {}, {}, {}, 64 * mib);
+  ASSERT_TRUE(spread);
+  EXPECT_EQ(spread->run.reserved, 210 * mib);
+  EXPECT_EQ(spread->run.allocated, (100 + 10) * mib);
+  EXPECT_FALSE(spread_of(run.requests));
+}
+
 TEST(Replay, EqualBlocksMakeAnInterval) {
   const auto lucky = spread_of(two_of_a_size(a, b).requests), unlucky = spread_of(two_of_a_size(b, a).requests);
   ASSERT_TRUE(lucky && unlucky);

@@ -136,6 +136,12 @@ class Program(ProgramForecasts):
         self.assertIn("SEEN limit", said)
         self.assertEqual(answer["peak_allocated_bytes"], 1 << 30)
 
+    def test_blocks_that_a_setting_does_not_split_have_their_interval(self):
+        head = "import os\nos.environ['PYTORCH_CUDA_ALLOC_CONF'] = 'max_split_size_mb:32'\n"
+        answer, _ = self.forecast(self.file("split.py", head + STEP), 8, options=["--device", "h100", "--steps", "50"])
+        self.assertIsNotNone(answer["uncertain"]["high_bytes"])
+        self.assertNotIn("at least", answer["answer"])
+
     def test_a_limit_of_the_program_is_named_and_what_it_needs_is_found(self):
         rest = "\nblocks = [torch.empty(512 << 20, device='cuda', dtype=torch.uint8) for _ in range(10)]\n"
         by_call = "import torch\ntorch.cuda.set_per_process_memory_fraction(0.1)" + rest
@@ -219,6 +225,27 @@ class Program(ProgramForecasts):
             """
         answer, _ = self.forecast(self.file("graph_beside.py", text), options=["--device", "h100", "--steps", "50"])
         self.assertEqual(len(answer["steps_done"]), 6)
+
+    def test_steps_of_optimizers_that_are_made_anew_are_counted(self):
+        program = self.file("folds.py", """
+            import torch
+            from torch import nn
+            kept = []
+            def train(keep, steps, optimizer=None):
+                net = nn.Linear(256, 256).cuda()
+                optimizer = torch.optim.Adam(net.parameters())
+                for _ in range(steps):
+                    net(torch.randn(64, 256, device="cuda")).square().mean().backward()
+                    optimizer.step()
+                    optimizer.zero_grad()
+                if keep:
+                    kept.append(optimizer)
+            train(False, 3)
+            train(True, 4)
+            train(True, 15)
+            """)
+        answer, _ = self.forecast(program, options=["--steps", "1000"])
+        self.assertEqual(answer["steps"], 3 + 4 + 6)  # the third one's from its tenth on: the second might step again
 
     def test_what_a_closure_does_is_not_the_optimizers(self):
         text = STEP.replace("""    loss = model(x).square().mean()

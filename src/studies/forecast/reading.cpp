@@ -132,6 +132,8 @@ void Reading::operator()(const Head&, const dry::Mark& m) {
     story_.loop_reads = m.value;
   } else if (what == "fraction") {
     fraction_said(text);
+  } else if (what == "max split") {
+    max_split_ = std::uint64_t(m.value);
   } else if (what == "settled") {
     story_.settled = text;
   } else if (what == "end") {

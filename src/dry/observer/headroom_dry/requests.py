@@ -15,6 +15,7 @@ _run = None  # PyTorch's own _record_memory_history
 _asked = {}  # by card: (the numbers of its streams, words of the events so far)
 _seen = {}  # by card: how many events of its history are in these words
 _whole = True
+_max_split = 0  # what the reader was told
 
 
 def begin(torch):
@@ -72,6 +73,7 @@ def _take():
     """What the history has of every card. A pool's blocks are for nobody else, as a stream's are: it is a stream to the reader."""
     global _whole
     snapshot = _torch.cuda.memory._snapshot()
+    _say_max_split(snapshot.get("allocator_settings", {}).get("max_split_size", -1))
     begins, pools = _pools(snapshot)
     little = sys.byteorder == "little"
     for device, trace in enumerate(snapshot["device_traces"]):
@@ -85,6 +87,14 @@ def _take():
             words.extend((event.get("addr", 0), event.get("size", 0), what | stream << 32 if little else what << 32 | stream))
         _seen[device] = len(trace)
         _whole = _whole and len(trace) < MOST
+
+
+def _say_max_split(size):
+    """Blocks of max_split_size_mb are not split: the reader plays the requests by that."""
+    global _max_split
+    if 0 < size < 1 << 62 and size != _max_split:
+        _max_split = size
+        library.mark("max split", "", size)
 
 
 def send():

@@ -2,11 +2,13 @@
 
 A step is counted when the program's first optimizer has stepped and a backward pass has run since it did so before: optimizers that update piece by
 piece (ZeRO's groups, an optimizer a parameter) step once, two optimizers of one program are one step. One that steps inside a backward pass (a hook of
-its gradient) ends the step with that pass. A program that runs no backward pass at all (forward gradients, evolution) takes a step each time."""
+its gradient) ends the step with that pass. A program that runs no backward pass at all (forward gradients, evolution) takes a step each time.
+Where the first optimizer is gone, or has not stepped in ROUNDS backward passes after which another one did, that one is the first (folds, stages)."""
 import atexit
 import os
 import sys
 import threading
+import weakref
 
 from . import library, rest
 
@@ -14,6 +16,7 @@ LIMIT = int(os.environ.get("HEADROOM_DRY_STEPS", "0") or 0)
 AT_MOST = 20  # steps, where peaks go on to differ
 PATIENCE_S = 10  # with what a program does at its end
 UPDATED_QUICKLY = 1 << 22  # bytes: a host updates them while a card computes a step
+ROUNDS = 10  # a generator may step less often than a critic
 AT_LEAST_WITH_GRAPHS = 4  # torch.compile's graphs: the first step compiles, the second warms up, the third captures
 values = None  # a values.Values, if values are observed
 
@@ -23,7 +26,9 @@ _backward_since = True
 _ever_backward = False
 _in_backward = None  # of a step whose optimizer stepped inside a backward pass: (its name, whether it warms up)
 _torch = None
-_first = None  # id of the first optimizer that stepped
+_first = None  # a weak reference to the first optimizer that stepped
+_rounds = 0  # backward passes after which others stepped, since the first one did
+_backward_since_others = False
 _peaks = []  # (allocated, reserved) of each step
 _ending = False
 _is_made = False  # an optimizer
@@ -112,8 +117,8 @@ def _backward(run):
         return run
 
     def _engine_run_backward(*args, **kwargs):
-        global _backward_since, _captured_backward, _ever_backward
-        _backward_since = _ever_backward = True
+        global _backward_since, _backward_since_others, _captured_backward, _ever_backward
+        _backward_since = _backward_since_others = _ever_backward = True
         _captured_backward = _captured_backward or _capturing()
         _begin("backward")
         try:
@@ -197,14 +202,13 @@ def _capture_end(run):
 
 
 def _after_step(optimizer, args, kwargs):
-    global _first, _backward_since, _captured_step, _in_backward
+    global _backward_since, _captured_step, _in_backward
     _close()
     _say_threads()
     if _first is None:
-        _first = id(optimizer)
         from . import places
         places.send()
-    if id(optimizer) != _first or _ever_backward and not _backward_since:
+    if not _is_first(optimizer) or _ever_backward and not _backward_since:
         return
     _backward_since = False
     if _capturing():
@@ -216,6 +220,20 @@ def _after_step(optimizer, args, kwargs):
         _in_backward = by, warms_up
     else:
         _step(by, warms_up)
+
+
+def _is_first(optimizer):
+    global _first, _rounds, _backward_since_others
+    first = _first() if _first is not None else None
+    if first is not None and first is not optimizer:
+        _rounds += _backward_since_others
+        _backward_since_others = False
+    if first is None or _rounds >= ROUNDS:
+        first, _first = optimizer, weakref.ref(optimizer)
+    if first is optimizer:
+        _rounds = 0
+        _backward_since_others = False
+    return first is optimizer
 
 
 def _step(by, warms_up):
