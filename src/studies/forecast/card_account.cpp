@@ -162,7 +162,7 @@ void Reading::add_phases(const CardLog& c, ProgramAccount& a) const {
     const std::uint64_t to = i + 1 < c.phase_changes.size() ? c.phase_changes[i + 1].first : c.points.size();
     ForecastPhaseRow& row = rows[phase];
     ++row.count;
-    for (std::uint64_t k = from; k < to; ++k) {
+    for (std::uint64_t k = from == to && from > 0 ? from - 1 : from; k < to; ++k) {  // where nothing was allocated: what was there
       row.peak_allocated_bytes = std::max(row.peak_allocated_bytes, c.points[k].allocated);
       row.peak_reserved_bytes = std::max(row.peak_reserved_bytes, c.points[k].reserved);
     }

@@ -114,6 +114,9 @@ void Reading::operator()(const Head&, const dry::Mark& m) {
     forward_said_ |= kind_of_phase(text) == PhaseKind::forward;
     backward_said_ |= kind_of_phase(text) == PhaseKind::backward;
     phase_ = text;
+    if (kind_of_phase(text) == PhaseKind::optimizer)  // it counts where it allocates nothing, too
+      for (auto& [device, c] : cards_)
+        if (!c.points.empty()) note_phase(c, c.points.size(), phase_said());
   } else if (what == "step") {
     story_.unknown_lines.clear();
     story_.loop.clear();
