@@ -339,6 +339,23 @@ class Program(ProgramForecasts):
         self.assertNotIn("for 21 choices", said)
         self.assertIsNone(answer["uncertain"]["high_bytes"])  # a card measures all of them, and keeps more reserved
 
+    def test_an_optimizers_compiled_step_is_counted(self):
+        """The observer's hooks are no part of what is compiled."""
+        answer, _ = self.forecast(self.file("update.py", """
+            import os, torch
+            model = torch.nn.Linear(64, 64, device="cuda")
+            optimizer = torch.optim.AdamW(model.parameters(), torch.tensor(1e-3))
+            @torch.compile
+            def update():
+                optimizer.step()
+            for _ in range(3):
+                model(torch.randn(8, 64, device="cuda")).square().mean().backward()
+                update()
+                optimizer.zero_grad()
+            os._exit(0)  # inductor's process of workers sometimes does not end
+            """), options=["--device", "h100", "--steps", "50"])
+        self.assertEqual(answer["steps"], 3)
+
     def test_convolutions_that_are_chosen_by_their_times_have_no_upper_bound(self):
         text = """
             import sys, torch

@@ -20,7 +20,7 @@ def observe(torch):
     from . import places, requests, steps, substitutes
     places.begin(torch)
     requests.begin(torch)
-    steps.begin(torch)
+    steps.begin(torch, after_import)
     if DRY:
         from . import tuning, values
         steps.values = values.Values(torch)

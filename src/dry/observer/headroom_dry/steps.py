@@ -38,7 +38,8 @@ _open = set()  # what was said of bytes that nothing here bounds
 _captured_backward = False  # a backward pass is part of the graph that is being captured: its replays are backward passes
 
 
-def begin(torch):
+def begin(torch, after_import):
+    after_import("torch._dynamo.trace_rules", _not_compiled)
     from torch.optim import optimizer
     optimizer.register_optimizer_step_pre_hook(_before_step)
     optimizer.register_optimizer_step_post_hook(_after_step)
@@ -56,6 +57,13 @@ def begin(torch):
         graph.capture_begin = _capture_begin(graph.capture_begin)
         graph.replay = _replay(graph.replay)
         graph.capture_end = _capture_end(graph.capture_end)
+
+
+def _not_compiled(rules):
+    """torch.compile of an optimizer's step would compile the observer's hooks with it."""
+    add = getattr(rules, "add", None)
+    if add is not None:
+        add("headroom_dry")
 
 
 def _made(init):
