@@ -162,6 +162,29 @@ class Observer(unittest.TestCase):
         self.assertEqual(lines[0], "mark tuned|torch.compile would choose kernels by their times on the card; PyTorch's own were kept|0")
         self.assertEqual(lines[1:], ["True 2", "True 1", "True 2", "True 3", "4 [4] 4 [4]", "None"])
 
+    def test_compile_workers_that_do_not_end_are_not_waited_for(self):
+        inductor = self.folder({"torch/__init__.py": "from . import version\n__version__ = '9.0'\n", "torch/version.py": "cuda = None\n",
+                                "torch/_inductor/__init__.py": "", "torch/_inductor/compile_worker/__init__.py": "",
+                                "torch/_inductor/compile_worker/subproc_pool.py": """
+            import subprocess, sys
+            class SubprocPool:
+                def __init__(self, seconds):
+                    self.process = subprocess.Popen([sys.executable, "-c", f"import time; time.sleep({seconds})"])
+                def shutdown(self):
+                    self.process.wait(300)
+            """})
+        code = """
+            from headroom_dry import start, tuning
+            tuning.begin(start.after_import, __import__('types').SimpleNamespace(_C=None))
+            from torch._inductor.compile_worker.subproc_pool import SubprocPool
+            for seconds in 0, 60:
+                pool = SubprocPool(seconds)
+                tuning.WORKERS_END_S = 30 if seconds == 0 else 0.1
+                pool.shutdown()
+                print(pool.process.returncode)
+            """
+        self.assertEqual(self.run_python(textwrap.dedent(code), inductor, HEADROOM_DRY_VALUES="0")[1:], ["0", "-9"])
+
     def test_convolutions_that_are_chosen_by_their_times_are_said(self):
         code = """
             import sys, types

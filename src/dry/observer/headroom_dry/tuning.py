@@ -4,10 +4,12 @@ leave reserved there is not known, so the answer is "at least". torch.backends.c
 "at least", too, where there are convolutions."""
 import functools
 import os
+import subprocess
 import tempfile
 
 from . import library
 
+WORKERS_END_S = 3
 _noted = False
 
 
@@ -18,6 +20,7 @@ def begin(after_import, torch):
     after_import("torch._inductor.select_algorithm", _choices)
     after_import("torch._inductor.runtime.coordinate_descent_tuner", _tiles)
     after_import("torch._inductor.runtime.autotune_cache", _measured_again)
+    after_import("torch._inductor.compile_worker.subproc_pool", _workers)
 
 
 def _own(choice):
@@ -90,3 +93,27 @@ def _tiles(module):
 def _measured_again(module):
     """A kernel with several settings is measured in its first call, in memory. What an earlier dry run chose would leave that out."""
     module.AutotuneCache.read_best = lambda self, *args, **kwargs: None
+
+
+def _workers(module):
+    """The process of compile workers sometimes waits for its own forks for ever, and PyTorch 300 s for it at the program's end."""
+    shutdown = module.SubprocPool.shutdown
+
+    @functools.wraps(shutdown)
+    def shutdown_soon(self):
+        process = self.process
+        wait = process.wait
+
+        def wait_or_kill(timeout=None):
+            try:
+                return wait(WORKERS_END_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                return wait()
+
+        process.wait = wait_or_kill
+        try:
+            return shutdown(self)
+        finally:
+            process.wait = wait
+    module.SubprocPool.shutdown = shutdown_soon
