@@ -1,4 +1,4 @@
-// Where addresses are among the bytes of a kernel's parameter. Two kinds of PyTorch's kernels hold tables of up to 25 dimensions, of which only
+// Where addresses are among the bytes of a kernel's parameter, and which parameters a kernel writes through, by its name. Two kinds of PyTorch's kernels hold tables of up to 25 dimensions, of which only
 // those that are used are written; the rest is what was on the stack before, old addresses among it, and differs from run to run.
 #pragma once
 #include <cstddef>
@@ -35,6 +35,39 @@ constexpr ByteRange addresses_within(Holds holds, std::size_t bytes) {
     if (begin + operands * address > bytes) return found;
     found = {begin, begin + operands * address};
   }
+}
+
+struct Written {
+  std::size_t parameters = 0;  // how many the name tells; another number than the kernel has: it was not understood
+  std::uint64_t which = 0;     // by number, as bits
+  bool operator==(const Written&) const = default;
+};
+
+// The parameters that are addresses and not constant: "…22gather_keep_from_maskEPbPKyi" writes through its first. PyTorch's own kernels are left out: an
+// observer sees their operations.
+constexpr Written written_by(std::string_view kernel) {
+  const std::size_t end = kernel.rfind('E');
+  if (!kernel.starts_with("_Z") || end == kernel.npos || kernel.find("2at6native") != kernel.npos) return {};
+  std::string_view rest = kernel.substr(end + 1);
+  if (rest.starts_with('v')) rest.remove_prefix(1);  // what a template returns; alone it is a list without parameters
+  Written written;
+  for (; !rest.empty() && written.parameters < 64; ++written.parameters) {
+    const bool address = rest.starts_with('P');
+    if (address) rest.remove_prefix(1);
+    const bool constant = rest.starts_with('K');
+    if (constant) rest.remove_prefix(1);
+    if (rest.starts_with('T') || rest.starts_with('S')) {  // a template's parameter, or a type that was there before
+      const std::size_t last = rest.find('_');
+      if (last == rest.npos) return {};
+      rest.remove_prefix(last + 1);
+    } else if (!rest.empty() && rest[0] >= 'a' && rest[0] <= 'z') {
+      rest.remove_prefix(1);
+    } else {
+      return {};
+    }
+    if (address && !constant) written.which |= std::uint64_t(1) << written.parameters;
+  }
+  return written;
 }
 
 }  // namespace headroom::dry

@@ -78,6 +78,14 @@ TEST_F(Forecast, AMaskOfWhichACardKnowsHowMuchIsTrueIsSaidAsOne) {
   EXPECT_EQ(may.out.find("expert"), std::string::npos) << may.out;
 }
 
+TEST_F(Forecast, AProgramThatFailsWhereNothingOfItsMaskIsTrueKeepsItsUpperEnd) {
+  const Json whole = json("--device h100", "batch=8 routed masked bounded", 0),
+             some = json("--device h100", "batch=8 routed masked bounded some", 0);
+  EXPECT_EQ(whole["peak_reserved_bytes"], some["peak_reserved_bytes"]);
+  EXPECT_EQ(some["uncertain"]["high_bytes"], some["needed_bytes"]) << "with all of the mask this one needs less";
+  EXPECT_GT(whole["uncertain"]["high_bytes"], some["uncertain"]["high_bytes"]);
+}
+
 TEST_F(Forecast, TheLimitIsTheOneThatWasAsked) {
   const Json small = json("--device h100 --memory 3", "batch=10", 3), large = json("--device h100 --memory 5", "batch=10", 0);
   EXPECT_EQ(small["memory_bytes"], 3 * gib);

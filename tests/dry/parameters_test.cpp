@@ -20,4 +20,13 @@ TEST(DryParameters, OldAddressesInTablesDoNotCount) {
   EXPECT_EQ(addresses_within(Holds::anywhere, 24), (ByteRange{0, 24}));
 }
 
+TEST(DryParameters, AKernelOfAnotherLibraryWritesThroughItsAddressesThatAreNotConstant) {
+  EXPECT_EQ(written_by("_ZN6vision3ops12_GLOBAL__N_121gather_keep_from_maskEPbPKyi"), (Written{3, 0b001})) << "torchvision's";
+  EXPECT_EQ(written_by("_ZN6vision3ops12_GLOBAL__N_115nms_kernel_implIfEEvidPKT_Py"), (Written{4, 0b1000})) << "a template";
+  EXPECT_EQ(written_by("_ZN3own4copyEPKfS1_Pfi"), (Written{4, 0b100})) << "a type that was there before";
+  EXPECT_EQ(written_by("_ZN2at6native13reduce_kernelILi512EEvPf"), Written{}) << "PyTorch's own";
+  EXPECT_EQ(written_by("_ZN3own3addE6float4Pf"), Written{}) << "a structure";
+  EXPECT_EQ(written_by("triton_poi_fused_add_0"), Written{});
+}
+
 }  // namespace

@@ -2,6 +2,7 @@
 
 HEADROOM_DRY_LIBRARY is libheadroom_dry.so. Each program runs in a process of its own; marks are printed by a library of four lines before it."""
 
+import importlib.util
 import os
 import struct
 import subprocess
@@ -216,6 +217,37 @@ class Values(Dry):
         shares = "measured:" + ",".join(["9"] + ["1"] * 15)
         counts = eval(self.dry(program, HEADROOM_DRY_ROUTING=shares)[0][0])
         self.assertEqual((sum(counts), counts[0] == max(counts)), (128, True))
+
+    def test_sizes_by_values_are_run_with_nothing_and_with_all(self):
+        program = """
+            import torch
+            x = torch.randn(64, device="cuda")
+            print(x[x > 0].shape[0], torch.unique((x * 9).int()).shape[0], (torch.randn(3000, 2000, device="cuda") > 0).nonzero().shape[0])
+        """
+        routed = lambda marks: [(m[1].rsplit("/", 1)[1], m[2]) for m in marks if m[0] == "routed"]
+        lines, marks = self.dry(program)
+        self.assertEqual((lines, routed(marks)), (["32 64 3000000"], [("program.py:4", 1)]))
+        self.assertEqual(self.dry(program, HEADROOM_DRY_ROUTING="balanced")[0], ["0 1 0"])
+        self.assertEqual(self.dry(program, HEADROOM_DRY_ROUTING="worst")[0], ["64 64 6000000"])
+        known = "import torch\nx = torch.arange(64, device='cuda')\nprint(x[x > 9].shape[0], torch.unique(x // 2).shape[0])\n"
+        lines, marks = self.dry(known)
+        self.assertEqual((lines, routed(marks)), (["54 32"], []), "what is known is no guess")
+
+    @unittest.skipUnless(importlib.util.find_spec("torchvision"), "torchvision is not installed")
+    def test_what_a_kernel_of_another_library_writes_is_not_known(self):
+        """It fills a mask of zeros with the boxes that are kept."""
+        lines, marks = self.dry("""
+            import torch, torchvision
+            x = torch.rand(100, 4, device="cuda")
+            print(torchvision.ops.nms(x, torch.rand(100, device="cuda"), 0.5).shape[0])
+        """)
+        self.assertEqual((lines, [m[2] for m in marks if m[0] == "routed"]), (["50"], [1]))
+
+    def test_a_tensor_as_large_as_a_value_says_may_need_more(self):
+        opened = lambda program: [m[1].split("/")[0].split(" ")[0] for m in self.dry("import torch\n" + program)[1] if m[0] == "open"]
+        self.assertEqual(opened("n = (torch.randn(9, device='cuda') * 5).int()\ntorch.repeat_interleave(torch.ones(9, device='cuda'), n)\n"), ["repeat_interleave"])
+        self.assertEqual(opened("n = (torch.randn(9, device='cuda') * 5).int()\ntorch.repeat_interleave(torch.ones(9, device='cuda'), n, output_size=20)\n"), [])
+        self.assertEqual(opened("torch.repeat_interleave(torch.ones(9, device='cuda'), torch.arange(9, device='cuda'))\n"), [])
 
     def test_sums_of_sparse_gradients_have_as_many_rows_as_places_differ(self):
         lines, marks = self.dry("""

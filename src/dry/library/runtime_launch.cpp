@@ -1,5 +1,6 @@
 // The CUDA runtime: what compiled CUDA code calls when it is loaded and when it launches.
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -63,6 +64,11 @@ void launch(Function& f, Dim grid, Dim block, std::size_t shared_bytes, StreamHa
   // The list of what is joined has room for more than there is, and what is in it is not cleared: only the result is looked at.
   const std::uint64_t bytes =
       f.name.joins ? 2 * reached_bytes(code, f.name.holds, parameters, 1) : reached_bytes(code, f.name.holds, parameters);
+  const bool understood = parameters && f.name.written.parameters == code.parameter_bytes.size();
+  for (std::uint64_t left = understood ? f.name.written.which : 0; left != 0; left &= left - 1) {
+    char* const p = *static_cast<char* const*>(parameters[std::countr_zero(left)]);
+    if (on_device(p)) forget(p, rest_of_block(p));
+  }
   launched(f.name, grid, block, shared_bytes, stream, bytes);
 }
 

@@ -109,7 +109,8 @@ KernelName::KernelName(std::string name)
     : text(std::move(name)),
       asks_all(text.find("reduce_kernel") != text.npos && text.find("and_kernel_cuda") != text.npos),
       joins(text.find("CatArrayBatchedCopy") != text.npos),
-      holds(holds_of(text)) {}
+      holds(holds_of(text)),
+      written(written_by(text)) {}
 
 std::uint32_t number_of(KernelName& name) {
   Recorder& record = Recorder::get();

@@ -47,6 +47,7 @@ struct KernelName {
   bool asks_all;
   bool joins;  // it is torch.cat's
   Holds holds;
+  Written written;
   std::atomic<std::uint64_t> number = 0;
 };
 std::uint32_t number_of(KernelName&);

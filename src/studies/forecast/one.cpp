@@ -130,7 +130,8 @@ std::uint64_t unlimited_from(const DryRun& ended) {
 }
 
 // Sizes follow from which experts tokens go to. The run sent each token to any of them; the interval has room for two others: as many tokens to
-// each, and all to the same (the other experts then have no gradient). Of an unknown mask half is true, and in the last of these runs all.
+// each, and all to the same (the other experts then have no gradient). Of an unknown mask half is true, and in these runs nothing, then all. A program
+// that fails where nothing is true has no such low end, and keeps its upper one.
 void add_routing(Told& t, const DryRunAsked& as_it_ran, const ProcessStory& one, const Host& host) {
   const char* const runs = one.of_a_mask ? "the runs with other masks" : "the runs with other experts";
   Routing routing{one.routed, least_of(t), t.row.low_bytes.value_or(t.row.needed_bytes), t.row.high_bytes};
@@ -149,8 +150,9 @@ void add_routing(Told& t, const DryRunAsked& as_it_ran, const ProcessStory& one,
       asked.dry.card.unlimited = unlimited_from(run);
       run = run_dry(asked);
     }
+    const bool least = one.of_a_mask && how == std::string_view("balanced");
     if (t.stop(run.ended.asked, runs) || !run.ended_well() || !run.any_bytes()) {
-      routing.high_bytes.reset();
+      if (!least) routing.high_bytes.reset();
       continue;
     }
     Told other;

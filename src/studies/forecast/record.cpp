@@ -211,10 +211,12 @@ Record uncertain_of(const Told& t, bool for_people) {
         "of them {} larger.",
         most.spread->larger, words(dry::least_more_bytes, dry::most_more_bytes)));
   if (t.routing)
-    note(fmt::format("{} reads {}, which only the card knows. The program was run three times: {}; the need is the interval of all three.",
-                     t.routing->line, t.routing->of_a_mask ? "which elements of a mask are true" : "how many tokens go to each expert",
-                     t.routing->of_a_mask ? "twice with half of each such mask, once with all of it"
-                                          : "tokens to any of them, as many to each, all to the same"));
+    note(fmt::format(
+        "{} reads {}, which only the card knows. The program was run three times: {}; the need is the interval of all three.",
+        t.routing->line,
+        t.routing->of_a_mask ? "which elements of a mask are true, or how many values differ" : "how many tokens go to each expert",
+        t.routing->of_a_mask ? "with half of each such mask, with nothing of it, with all of it"
+                             : "tokens to any of them, as many to each, all to the same"));
   if (most.pool_slack_bytes > 0)
     note(fmt::format("What a pool of cudaMallocAsync keeps is not published. It needs what is live, {} less than is counted here, or more.",
                      words(most.pool_slack_bytes)));

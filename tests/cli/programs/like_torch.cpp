@@ -1,6 +1,6 @@
 // A program that uses a card as PyTorch does, with only the public functions that PyTorch's allocator calls: segments by cudaMalloc, blocks
 // reported to the profiler's function. Without the library that stands in for CUDA it finds none of them and says so.
-// usage: like_torch [batch=N] [steps=N] [least=N] [catch] [fails] [killed] [spins] [forks] [leaves] [idle] [without-cuda] [pins] [levers] [pool] [spare] [routed [masked]] [reads] [until-low] [ended]
+// usage: like_torch [batch=N] [steps=N] [least=N] [catch] [fails] [killed] [spins] [forks] [leaves] [idle] [without-cuda] [pins] [levers] [pool] [spare] [routed [masked] [bounded] [some]] [reads] [until-low] [ended]
 // [own-runtime] [fraction] [loops] [shares] [opened] [opened-late] [silent]
 // [settles] [evaluates] [exits] [neighbour] [tunes] [open] [threads]
 // [spins-with=VARIABLE:WORD:FILE]   where the variable has the word: makes the file, and never ends
@@ -166,8 +166,9 @@ int main(int argc, char** argv) {
   }
   if (said("routed")) {  // its sizes follow from which experts tokens go to, or from how much of a mask is true
     const std::string_view how = std::getenv("HEADROOM_DRY_ROUTING") ? std::getenv("HEADROOM_DRY_ROUTING") : "";
+    if (said("some") && how == "balanced") return 7;  // it cannot go on where nothing is true
     piece += how == "balanced" ? 64 * mib : how == "worst" ? -64 * mib : 0;
-    mark("torch", "2.15.0", 1);
+    if (!said("bounded")) mark("torch", "2.15.0", 1);  // PyTorch without a list of its requests: its upper end is not known
     mark("routed", "model.py:7", said("masked") ? 1 : 0);
   }
   if (said("pool")) {  // PyTorch with an allocator of the driver's, which reports no blocks

@@ -3,7 +3,7 @@ import sys
 
 from . import library
 from .again import inside
-from .operations import COMPARISONS, COPIED, ELEMENTWISE, FEW, LATER, MOST, NOW, NUMBERS
+from .operations import COMPARISONS, COPIED, ELEMENTWISE, FEW, GROWING, LATER, MOST, NOW, NUMBERS
 
 
 class Kernels:
@@ -44,6 +44,8 @@ class Kernels:
             else:
                 made = self.ruled(bare, args, kwargs, [t.shape for t in results])
                 state = 2
+                if bare in GROWING and kwargs.get("output_size") is None:
+                    self.say_open(bare)
                 if made is None and bare in COMPARISONS and results[0].numel() == 1:
                     made, state, _ = self.again(op, bare, args, kwargs, guess=self.float_at(sys._getframe(), self.compared))
                     made = state and [made]
@@ -194,14 +196,24 @@ class Kernels:
         """Operations that read a count inside themselves: the count is computed first and given to that read."""
         torch, after, op = self.torch, self.after, None
 
+        def answer(count, state):
+            for kind in torch.int32, torch.int64:
+                one = torch.tensor([count], dtype=kind, device="cpu")
+                library.answer(one.data_ptr(), one.element_size(), int(state == 1))
+
         @self.shell
         def prepare(name, args, kwargs):
             x = args[0]
-            if not self.on_card(x) or x.numel() > MOST:
+            if not self.on_card(x):
                 return None
+            if x.numel() > MOST:  # how much of it is true is a number; which elements are, nothing asks
+                if bare != "nonzero":
+                    return None
+                answer(self.rules.how_many(x.numel()), 2)
+                return (), 2, True
             args = (x,) + tuple(args[1:])
             made, state, _ = self.again(op, bare, args, {k: v for k, v in kwargs.items() if k != "out"})
-            of_a_mask = not state and bare == "nonzero"
+            of_a_mask = not state and bare != "equal"
             if bare == "equal":  # reads one bool; of unknown ones the library says that they are equal
                 if state:
                     library.answer(bytes([made]), 1, int(state == 1))
@@ -210,17 +222,15 @@ class Kernels:
                 value = self.twin(x)[0] if x.dtype is not torch.bool else None
                 if bare == "nonzero":
                     made = self.rules.mask(x.shape).nonzero()
-                else:  # as if every value were another one
+                else:  # as if every value were another one, or, where nothing of a mask is true, all the same
                     value = torch.arange(x.numel(), device="cpu").reshape(x.shape).to(x.dtype)
-                    made = op(value, *args[1:], **kwargs)
+                    made = op(value * 0 if self.rules.how == "balanced" else value, *args[1:], **kwargs)
                 state = 2
             made = list(made) if isinstance(made, (tuple, list)) else [made]
             count = made[0].shape[args[1] if bare == "unique_dim" else 0]
             if bare == "_unique2" and x.dtype is torch.bool:  # asks how many are true
                 count = int(made[2].sum() if state == 2 else self.twin(x)[0].sum())
-            for kind in torch.int32, torch.int64:
-                one = torch.tensor([count], dtype=kind, device="cpu")
-                library.answer(one.data_ptr(), one.numel() * one.element_size(), int(state == 1))
+            answer(count, state)
             return made, state, of_a_mask
 
         @self.shell

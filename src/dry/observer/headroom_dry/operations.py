@@ -22,4 +22,5 @@ DRAWN = "random randperm bernoulli uniform multinomial".split()
 LEFT = "aten::pow.Tensor_Tensor aten::pow.Tensor_Tensor_out aten::pow_.Tensor aten::isin.Tensor_Tensor_out".split()
 PRODUCTS = "mm addmm bmm baddbmm addmv addbmm dot".split()
 SEARCHES = ("searchsorted", "Scalar"), ("bucketize", "Scalar")
+GROWING = "repeat_interleave bincount".split()  # as large as a value says, with nothing that bounds it
 READING = "nonzero _unique2 unique_dim unique_consecutive unique_dim_consecutive equal".split()  # they read a count of their own inside

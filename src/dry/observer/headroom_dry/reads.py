@@ -28,7 +28,7 @@ class Reads:
         self.waiting = {}  # by line: of its loop, when it began, what the card was given and how often floats were compared by then
         self.compares = 0
         self.as_bytes = {}  # by (dtype, number)
-        self.said_routed = False
+        self.said_routed = self.said_open = False
 
     def read(self, t):
         """The bytes of the number that stands for what is unknown of `t`; none: zeros."""
@@ -111,11 +111,18 @@ class Reads:
 
     def say_routed(self, of_a_mask=False):
         """Once: the line that reads a number which follows from a guess of which experts tokens go to, or how much of an unknown mask is true."""
-        if self.rules.routed and not self.said_routed:
+        if (self.rules.routed or of_a_mask) and not self.said_routed:
             frame = own_frame(sys._getframe(), anywhere=True)
             if frame is not None:
                 self.said_routed = True
                 library.mark("routed", f"{frame.f_code.co_filename}:{frame.f_lineno}", int(of_a_mask))
+
+    def say_open(self, bare):
+        """Once: a line that makes a tensor as large as a value says."""
+        frame = own_frame(sys._getframe())
+        if frame is not None and not self.said_open:
+            self.said_open = True
+            library.mark("open", f"{bare} at {frame.f_code.co_filename}:{frame.f_lineno} makes a tensor as large as a value of the card says: it may need more", 1)
 
     def new_step(self):
         for lines in self.reads, self.compared:

@@ -4,8 +4,8 @@ import os
 
 class Rules:
     """Substitutes for unknown values. HEADROOM_DRY_ROUTING: random (each token to any experts, the same in every run), balanced (as many
-    tokens to each), worst (all to the same), or measured:F1,F2,… (shares of the experts). Masks: half of the elements, or all where routing is the
-    worst."""
+    tokens to each), worst (all to the same), or measured:F1,F2,… (shares of the experts). Masks: half of the elements, none
+    where routing is balanced, all where it is the worst."""
 
     def __init__(self, torch):
         self.torch = torch
@@ -42,12 +42,16 @@ class Rules:
         """The largest of `among` unknown numbers is the one in the middle: no word that ends a text is there."""
         return self.torch.full(list(shape), among // 2, dtype=self.torch.int64, device="cpu")
 
+    def how_many(self, n):
+        """Of so many elements of a mask are true."""
+        return n if self.how == "worst" else 0 if self.how == "balanced" else (n + 1) // 2
+
     def mask(self, shape):
         torch = self.torch
         n = 1
         for s in shape:
             n *= s
-        one = torch.ones(n, dtype=torch.bool, device="cpu")
+        one = torch.full((n,), self.how != "balanced", dtype=torch.bool, device="cpu")
         if self.how != "worst":
             one[1::2] = False
         return one.reshape(list(shape))
