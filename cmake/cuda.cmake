@@ -84,11 +84,15 @@ function(headroom_add_kernels)
   list(FILTER sources EXCLUDE REGEX "/sm90/[a-z_]+\\.cu$|/(gated_product|product_update(_fp8)?)_sm90\\.cu$")  # these are built for sm_90a below
   include(${PROJECT_SOURCE_DIR}/src/ops/attention/sm80/instances.cmake)
   # Sources that ask for no architecture: sm_90 gets the same code from sm_80's PTX (compared by cuobjdump -sass on 2026-11-27: 386 kernels, and on
-  # 2026-11-29 the 222 of flash_sm80 and flash_simt; none differs), so that one PTX is made for both. A source that reads __CUDA_ARCH__ is not among
-  # them (tests/house/layers_test.cpp).
-  set(of_any_card ${sources})
-  list(FILTER of_any_card INCLUDE REGEX
-    "/(activation|adamw|bias|copy|cross_entropy|embedding|gradient_sum|head_norm|layernorm|rank_sum|rmsnorm|rope|stripes|swiglu)_cuda\\.cu$")
+  # 2026-11-29 the 222 of flash_sm80 and flash_simt, and 78 of other sources; none differs), so that one PTX is made for both. A source that reads
+  # __CUDA_ARCH__ is not among them (tests/house/layers_test.cpp).
+  set(of_any_card "")
+  foreach(source gpu/copy gpu/fill ops/activation/activation_cuda ops/adamw/adamw_cuda ops/attention/no_keys ops/attention/plain_cuda/plain_cuda
+      ops/attention/sampled/sampled_rows ops/bias/bias_cuda ops/copy/copy_cuda ops/cross_entropy/cross_entropy_cuda ops/embedding/embedding_cuda
+      ops/fill/fill_cuda ops/gradient_sum/gradient_sum_cuda ops/head_norm/head_norm_cuda ops/layernorm/layernorm_cuda ops/rank_sum/rank_sum_cuda
+      ops/rmsnorm/rmsnorm_cuda ops/rope/rope_cuda ops/stripes/stripes_cuda ops/swiglu/swiglu_cuda studies/precision/gpu)
+    list(APPEND of_any_card ${PROJECT_SOURCE_DIR}/src/${source}.cu)
+  endforeach()
   set(parts headroom_each_card headroom_sm90)
   if(HEADROOM_CUDA_ARCHITECTURES STREQUAL "80-virtual;90-real")
     list(REMOVE_ITEM sources ${of_any_card})
