@@ -25,7 +25,7 @@ using std::int64_t;
 
 // e^x to 2 units in the last place; below −87.3 it is 0, above 88.7 infinity, NaN stays NaN.
 inline float exp_of(float x) {
-  const float bounded = x < -87.3f ? -87.3f : x > 88.7f ? 88.7f : x;
+  const float bounded = x >= -87.3f ? (x > 88.7f ? 88.7f : x) : -87.3f;  // of NaN, too: an int has none
   const float n = std::floor(bounded * std::numbers::log2e_v<float> + 0.5f);
   const float r = (bounded - n * 0.693359375f) + n * 2.12194440e-4f;  // ln 2 in two parts
   float p = 1.9875691500e-4f;                                         // Cephes expf

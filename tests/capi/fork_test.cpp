@@ -7,20 +7,14 @@
 #include <thread>
 
 #include "tests/capi/call.h"
+#include "tests/sanitizers.h"
 
 namespace headroom::capi {
 namespace {
 
-#if defined(__SANITIZE_THREAD__)
-constexpr bool may_fork = false;  // the sanitizer ends a child that starts threads
-#else
-constexpr bool may_fork = true;
-#endif
-#if defined(__SANITIZE_ADDRESS__)
-constexpr bool may_fork_beside_threads = false;  // GCC 12's allocator for it keeps the locks that another thread held at a fork
-#else
-constexpr bool may_fork_beside_threads = may_fork;
-#endif
+constexpr bool may_fork = !thread_sanitizer;  // which ends a child that starts threads
+// GCC 12's allocator for the address sanitizer keeps the locks that another thread held at a fork.
+constexpr bool may_fork_beside_threads = may_fork && !address_sanitizer;
 
 // What the child returned, or a description of how it ended.
 int status_of_child(int (*body)(void*), void* what) {

@@ -7,17 +7,15 @@
 #include "base/error.h"
 #include "base/threads.h"
 #include "tests/cli/program.h"
+#include "tests/sanitizers.h"
 
 namespace headroom {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-#if defined(__SANITIZE_THREAD__)
-constexpr int slower = 6;  // two busy cores: the others end 5 to 7 s after a rank was killed, 1.6 s without; what is in hand takes 72 s
-#else
-constexpr int slower = 1;
-#endif
+// Two busy cores: the others end 5 to 7 s after a rank was killed, 1.6 s without the sanitizer; what is in hand takes 72 s.
+constexpr int slower = thread_sanitizer ? 6 : 1;
 constexpr std::chrono::seconds soon(10 * slower);  // an end has reached every rank
 
 class Comm : public Program {
@@ -234,11 +232,8 @@ TEST_F(Comm, AKilledRankEndsTrainAndStep) {
       {"step --shard optimizer --phase train" + vocab, 2},
       {"step --shard everything --phase forward" + vocab, 0},
   };
-#if defined(__SANITIZE_THREAD__)
-  int milliseconds = 2000;  // ranks meet later. One that loses rank 0 before is quiet: rank 0 may have said why.
-#else
-  int milliseconds = 20;  // a little later each time
-#endif
+  // A little later each time. Under the sanitizer ranks meet later. One that loses rank 0 before is quiet: rank 0 may have said why.
+  int milliseconds = thread_sanitizer ? 2000 : 20;
   for (const auto& [command, rank, saves] : all) {
     SCOPED_TRACE(command + fmt::format(", rank {} killed", rank));
     const pid_t parent = start_into(command, at("killed"));

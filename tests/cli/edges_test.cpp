@@ -12,6 +12,7 @@
 #include "engine/recipe/levers.h"
 #include "store/results.h"
 #include "tests/cli/program.h"
+#include "tests/sanitizers.h"
 #include "tests/store/killed_writer.h"
 
 namespace headroom {
@@ -95,9 +96,7 @@ TEST_F(Edges, TheEndOfOutNamesTheFormatOrIsRefused) {
 }
 
 TEST_F(Edges, AFullDiskKeepsTheOldFileAndPrintsTheAnswer) {
-#if defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "the thread sanitizer writes a file of its own before main, and the limit ends the program there";
-#endif
+  if (thread_sanitizer) GTEST_SKIP() << "the thread sanitizer writes a file of its own before main, and the limit ends the program there";
   keep_a_run();
   put("page.json", "{\"old\": \"page\"}");
   const auto before = names();
@@ -490,11 +489,8 @@ TEST_F(Edges, ASearchThatIsStoppedKeepsWhatItKnows) {
 }
 
 TEST_F(Edges, TheFirstRequestToStopIsHeardByEveryCommand) {
-#if defined(__SANITIZE_THREAD__)
-  constexpr std::chrono::seconds patience(120);  // 4000 layers are walked to the end, 49 s under the sanitizer on two busy cores
-#else
-  constexpr std::chrono::seconds patience(20);
-#endif
+  constexpr std::chrono::seconds patience(thread_sanitizer ? 120
+                                                           : 20);  // 4000 layers are walked to the end: 49 s under it on two busy cores
   put_text();
   const std::vector<std::vector<std::string>> commands = {
       // each takes minutes

@@ -9,6 +9,7 @@
 #include "gpu/device.h"
 #include "store/results.h"
 #include "tests/cli/program.h"
+#include "tests/sanitizers.h"
 
 namespace headroom {
 namespace {
@@ -152,11 +153,7 @@ TEST_F(Program, ARunsSettingsAreAnObject) {
 TEST_F(Program, UntilGoesOnPastTheUsualStepsAndSaysWhatEndedIt) {
   const std::string sweep =
       "attention --variant flash --batch 1 --dim 16 --len 16 --warmup 0 --format json --db " + db_ + " --until 0.0001%";
-#if defined(__SANITIZE_THREAD__)
-  const char* seconds = " --seconds 3";
-#else
-  const char* seconds = " --seconds 0.3";
-#endif
+  const char* seconds = thread_sanitizer ? " --seconds 3" : " --seconds 0.3";
   const Json row = Json::parse(run(sweep + seconds).out)["rows"][0];
   EXPECT_EQ(row["status"], "ok");
   EXPECT_GT(row["steps"], 100);

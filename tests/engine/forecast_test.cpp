@@ -6,6 +6,7 @@
 #include <set>
 
 #include "tests/engine/dense.h"
+#include "tests/sanitizers.h"
 
 namespace headroom::engine {
 namespace {
@@ -152,9 +153,8 @@ TEST(Forecast, KnowsTheTimeOfADescribedDevice) {
 }
 
 TEST(Forecast, TakesLessThan50MillisecondsForAnyModel) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "nobody waits for a sanitizer's build, which takes seven times as long: 5 ms become 38";
-#endif
+  if (address_sanitizer || thread_sanitizer)
+    GTEST_SKIP() << "nobody waits for a sanitizer's build, which takes seven times as long: 5 ms become 38";
   const auto llama = model_from_json(
       R"({"model_type": "llama", "hidden_size": 16384, "intermediate_size": 53248, "num_attention_heads": 128, "num_hidden_layers": 126,
     "num_key_value_heads": 8, "vocab_size": 128256})",

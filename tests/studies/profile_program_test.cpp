@@ -12,6 +12,7 @@
 
 #include "report/render.h"
 #include "studies/profile/program.h"
+#include "tests/sanitizers.h"
 
 namespace headroom::studies {
 namespace {
@@ -78,9 +79,7 @@ TEST(RunProfiled, OnlyWhatItsProcessesRecordedIsRead) {
 }
 
 TEST(RunProfiled, ASignalIsTheProgramsAndTheFolderGoesAllTheSame) {
-#if defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "the thread sanitizer holds a signal back until wait4 returns";
-#endif
+  if (thread_sanitizer) GTEST_SKIP() << "the thread sanitizer holds a signal back until wait4 returns";
   for (const int signal : {SIGTERM, SIGHUP, SIGINT}) {
     const Temporary tmp;
     const std::string started = (tmp.path.string() + "_started");

@@ -15,6 +15,7 @@
 #include "studies/step/step_time.h"
 #include "studies/train/train_run.h"
 #include "tests/levers.h"
+#include "tests/sanitizers.h"
 
 namespace headroom::studies {
 namespace {
@@ -451,11 +452,7 @@ TEST(Report, FourThousandRowsTakeSeconds) {
   const ReportRun run = run_from_text("[" + rows + "]", "many.json");
   const std::clock_t start = std::clock();  // this process's own time: a busy machine is no slower report
   const Record r = report_of({run, run}, nullptr);
-#if defined(__SANITIZE_THREAD__)
-  constexpr double most = 60;  // 18 s under the sanitizer
-#else
-  constexpr double most = 10;
-#endif
+  constexpr double most = thread_sanitizer ? 60 : 10;  // 18 s under the sanitizer
   EXPECT_LT(double(std::clock() - start) / CLOCKS_PER_SEC, most);
   EXPECT_EQ(table_in(r, "rows")->rows.size(), 4000u);
 }

@@ -10,7 +10,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <ranges>
 #include <string>
 #include <vector>
 
@@ -65,7 +64,14 @@ bool known_to_its_end(const char* in, std::size_t bytes) {
     char value = 0;
     return known(in + at, 1, &value) == Knowledge::all;
   };
-  const std::size_t end = *std::ranges::partition_point(std::views::iota(std::size_t(0), bytes), is_known);
+  std::size_t end = 0;  // what is known is in front
+  for (std::size_t beyond = bytes; end < beyond;) {
+    const std::size_t middle = end + (beyond - end) / 2;
+    if (is_known(middle))
+      end = middle + 1;
+    else
+      beyond = middle;
+  }
   std::vector<char> values(end);
   return end > 0 && known(in, end, values.data()) == Knowledge::all;
 }

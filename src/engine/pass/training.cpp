@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/element.h"
 #include "base/random.h"
 #include "dist/dry.h"
 #include "engine/exchange/agree.h"
@@ -193,7 +194,7 @@ double Training::loss() const {
 }
 
 Tensor Training::loss_of(int micro) const {
-  return {loss_.as<double>() + recipe_.batch_of(rank()) * recipe_.micro_batches + micro, DType::f64, {1}};
+  return {element_of(loss_, recipe_.batch_of(rank()) * recipe_.micro_batches + micro), DType::f64, {1}};
 }
 
 // Adds up the losses of a micro-batch's tokens, in their order. Ranks that split them all have the sum.

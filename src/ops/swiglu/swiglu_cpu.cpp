@@ -5,6 +5,7 @@
 #include <hwy/foreach_target.h>  // this file again for every instruction set
 #include <hwy/highway.h>
 
+#include "base/element.h"
 #include "ops/rows-inl.h"
 #include "ops/swiglu/impl.h"
 
@@ -27,7 +28,7 @@ void backward_row(const Backward& t, std::int64_t row) {
   const auto n = t.dact.shape[1];
   with_float(t.dact.dtype, [&]<class T>() {
     const T *gate = t.gate_up.as<T>() + row * 2 * n, *up = gate + n, *dact = t.dact.as<T>() + row * n;
-    T *dgate = t.dgate_up.as<T>() + row * 2 * n, *dup = dgate + n, *act = t.act.as<T>() + row * n;
+    T *dgate = t.dgate_up.as<T>() + row * 2 * n, *dup = dgate + n, *act = static_cast<T*>(element_of(t.act, row * n));
     const auto at = [&](std::int64_t i, float g, float u, float d) {
       const float s = sigmoid(g);
       dup[i] = narrow<T>(d * g * s);

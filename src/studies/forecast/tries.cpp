@@ -167,13 +167,13 @@ Tries tries_of(const Forecast& a, const ForecastRow& base, const Host& host, boo
   std::vector<Lever> saving;
   const double runs = double(levers.size()) * 1.5;
   for (const Lever& l : levers) {
-    if (stopped |= host.stop()) return tries;
+    if ((stopped |= host.stop())) return tries;
     const ForecastTryRow row = tried(l, double(rows.size()) / runs);
     const bool of_allocator = !l.environment.empty() && !saving.empty() && !saving.back().environment.empty();
     if (row.status == Status::ok && row.saves_bytes > std::int64_t(base.needed_bytes / 200) && !of_allocator) saving.push_back(l);
   }
   for (std::size_t n = 2; n <= saving.size(); ++n) {
-    if (stopped |= host.stop()) return tries;
+    if ((stopped |= host.stop())) return tries;
     tried(together({saving.begin(), saving.begin() + std::ptrdiff_t(n)}), double(rows.size()) / runs);
   }
   std::stable_sort(rows.begin(), rows.end(), [](const auto& x, const auto& y) { return x.saves_bytes > y.saves_bytes; });
