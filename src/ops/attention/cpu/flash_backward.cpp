@@ -48,7 +48,7 @@ struct Slopes {  // derivatives of a score by the product that it is made from
 // keys from `key`. With dropout, dV is given P times its factors, and dP takes them too. A probability is held to 1: where scores are so large that LSE has no digits left behind the point, its rounding says more.
 template <bool masked, bool capped, bool dropped>
 HWY_NOINLINE void gradient_of_softmax(const Band& band, std::int64_t row, std::int64_t key, std::int64_t begin, std::int64_t end,
-                                    Slopes slopes, const BackwardScratch& x) {
+                                      Slopes slopes, const BackwardScratch& x) {
   const Vec scale = hn::Set(floats, slopes.scale), cap = hn::Set(floats, slopes.cap_log2);
   for (auto i = begin; i < end; ++i) {
     const Vec lse = hn::Set(floats, x.lse[i]), delta = hn::Set(floats, x.delta[i]);

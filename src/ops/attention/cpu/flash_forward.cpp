@@ -40,7 +40,7 @@ struct ForwardScratch {
 };
 
 // s[key][query] for keys [begin, end) of a tile becomes −∞ where the band says so. Keys are counted from the tile's first.
-HWY_INLINE void mask_scores(const Band& band, std::int64_t row, std::int64_t key0, std::int64_t begin, std::int64_t end, float* s) {
+HWY_NOINLINE void mask_scores(const Band& band, std::int64_t row, std::int64_t key0, std::int64_t begin, std::int64_t end, float* s) {
   HWY_ALIGN float first[block_width], last[block_width];
   for (int i = 0; i < block_width; ++i) {
     const auto r = std::min(row + i, band.len_q - 1);  // rows past the last are computed and dropped
@@ -56,7 +56,7 @@ HWY_INLINE void mask_scores(const Band& band, std::int64_t row, std::int64_t key
     }
 }
 
-HWY_INLINE void cap_scores(std::int64_t begin, std::int64_t end, float cap_log2, float* s) {
+HWY_NOINLINE void cap_scores(std::int64_t begin, std::int64_t end, float cap_log2, float* s) {
   const Vec cap = hn::Set(floats, cap_log2);
   for (float* at = s + begin * block_width; at < s + end * block_width; at += lanes)
     hn::Store(hn::Mul(cap, tanh(hn::Load(floats, at))), floats, at);
@@ -82,7 +82,7 @@ void widen_keys(const ForwardTile& t, const Tensor& from, std::int64_t kv_head, 
 }
 
 // Scores of keys [begin, end) become probabilities against the running maximum; O is rescaled where that had to move.
-HWY_INLINE void softmax_scores(std::int64_t begin, std::int64_t end, std::int64_t dims, float* s, float* top, float* sum, float* o) {
+HWY_NOINLINE void softmax_scores(std::int64_t begin, std::int64_t end, std::int64_t dims, float* s, float* top, float* sum, float* o) {
   Vec base[block_vectors], total[block_vectors];
   bool moved = false;
   for (int v = 0; v < block_vectors; ++v) {
