@@ -265,7 +265,8 @@ void Training::in_parts(const Optimizer::Hyper& hyper, bool idle) {
   auto scope = ctx_.arena.scope();
   {
     auto phase = ctx_.arena.in_phase(Phase::optimizer);
-    const Tensor numbers = Optimizer::begin(state_, hyper, ctx_);
+    const bool in_products = recipe_.holding.gradients == Gradients::none;
+    const Tensor numbers = in_products ? Optimizer::begin_in_products(state_, hyper, ctx_) : Optimizer::begin(state_, hyper, ctx_);
     if (idle) fill::constant(numbers, 0, ctx_);
     store_.update_with(numbers);
   }

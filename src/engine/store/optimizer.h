@@ -11,6 +11,7 @@
 #include "base/divide.h"
 #include "engine/model/params.h"
 #include "ops/adamw/adamw.h"
+#include "ops/product_update/product_update.h"
 
 namespace headroom::engine {
 
@@ -101,6 +102,8 @@ class Optimizer {
   static Tensor begin(const Tensor& scalars, const Hyper& h, Context& ctx, const Tensor& sums = {}) {
     return adamw::begin(scalars, h, ctx, sums);
   }
+  // … for weights that the products of their gradients update (ops/product_update), and any others.
+  static Tensor begin_in_products(const Tensor& scalars, const Hyper& h, Context& ctx) { return product_update::begin(scalars, h, ctx); }
   static void advance(std::span<const Update> all, const Tensor& numbers, Context& ctx) { adamw::advance(all, numbers, ctx); }
 
  private:

@@ -89,10 +89,10 @@ void squares(std::span<const Update> all, const Tensor& sums, int rank, Context&
   ctx.on_gpu() ? beside::call<squares_cuda>(all, row_of(sums, rank), ctx) : squares_cpu(all, row_of(sums, rank), ctx);
 }
 
-Tensor begin(const Tensor& state, const Hyper& h, Context& ctx, const Tensor& sums) {
+Tensor begin(const Tensor& state, const Hyper& h, Context& ctx, const Tensor& sums, std::int64_t zeros) {
   check(sums || (!h.dynamic_scale && h.clip == 0), Code::bad_argument,
         "adamw: clipping and a dynamic loss scale need the norm of all gradients, which an update in parts does not have");
-  const Tensor numbers = ctx.arena.make("adamw.numbers", DType::f32, {sizeof(Numbers) / sizeof(float)});
+  const Tensor numbers = ctx.arena.make("adamw.numbers", DType::f32, {std::int64_t(sizeof(Numbers) / sizeof(float)) + zeros});
   if (!ctx.dry()) ctx.on_gpu() ? beside::call<begin_cuda>(state, h, sums, numbers, ctx) : begin_cpu(state, h, sums, numbers);
   return numbers;
 }

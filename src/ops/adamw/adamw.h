@@ -58,7 +58,8 @@ void squares(std::span<const Update>, const Tensor& sums, int rank, Context&);  
 
 // The numbers of an update, and the state's next values. Without sums there is no norm: nothing is clipped, a gradient that is not
 // finite is not noticed, and a parameter can be updated as soon as its own gradient is known.
-Tensor begin(const Tensor& state, const Hyper&, Context&, const Tensor& sums = {});
+// zeros: so many words behind them that are 0, for ops that use the numbers.
+Tensor begin(const Tensor& state, const Hyper&, Context&, const Tensor& sums = {}, std::int64_t zeros = 0);
 void advance(std::span<const Update>, const Tensor& numbers, Context&);  // any of the parameters, in any order
 
 void update(std::span<const Update>, const Tensor& state, const Hyper&, Context&);

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 
 #include "base/divide.h"
 #include "ops/adamw/exact_sum.h"
@@ -155,6 +156,7 @@ void squares_cpu(std::span<const Update> all, std::int64_t* sum, Context& ctx) {
 
 void begin_cpu(const Tensor& state, const Hyper& h, const Tensor& sums, const Tensor& numbers) {
   const double sum = sums ? ExactSum::value(sums.as<std::int64_t>(), int(sums.shape[0])) : 0;
+  std::memset(numbers.data, 0, numbers.bytes());
   *numbers.as<Numbers>() = prepare(state.as<double>(), sum, h);
 }
 

@@ -101,12 +101,14 @@ struct PrepareArgs {
   int ranks;
   double* state;
   Numbers* numbers;
+  int zeros;  // words behind the numbers
   Hyper hyper;
 };
 
-// adamw_prepare — one thread: the norm, clipping, loss scale, corrections.
+// adamw_prepare — one thread: the norm, clipping, loss scale, corrections. The others of its block: zeros.
 __global__ void adamw_prepare(const __grid_constant__ PrepareArgs a) {
-  *a.numbers = prepare(a.state, a.sums ? ExactSum::value(a.sums, a.ranks) : 0, a.hyper);
+  for (int i = int(threadIdx.x); i < a.zeros; i += int(blockDim.x)) reinterpret_cast<int*>(a.numbers + 1)[i] = 0;
+  if (threadIdx.x == 0) *a.numbers = prepare(a.state, a.sums ? ExactSum::value(a.sums, a.ranks) : 0, a.hyper);
 }
 
 template <class T>
@@ -285,8 +287,9 @@ void squares_cuda(std::span<const Update> all, std::int64_t* sum, Context& ctx) 
 }
 
 void begin_cuda(const Tensor& state, const Hyper& h, const Tensor& sums, const Tensor& numbers, Context& ctx) {
-  launch(cuda_stream(ctx.stream), adamw_prepare, {1, 1},
-         {sums.as<std::int64_t>(), int(sums.shape[0]), state.as<double>(), numbers.as<Numbers>(), h});
+  const int zeros = int(numbers.count() - std::int64_t(sizeof(Numbers) / sizeof(float)));
+  launch(cuda_stream(ctx.stream), adamw_prepare, {1, 128},
+         {sums.as<std::int64_t>(), int(sums.shape[0]), state.as<double>(), numbers.as<Numbers>(), zeros, h});
 }
 
 namespace {

@@ -1,12 +1,20 @@
 // The implementations behind the public functions, which have checked the arguments.
 #pragma once
+#include "ops/adamw/impl.h"
+#include "ops/product_update/deal.h"
 #include "ops/product_update/product_update.h"
 
 namespace headroom::product_update {
 
 constexpr int most_items = 4;  // of one launch
 
-void advance_sm90(std::span<const Item>, const Tensor& numbers, Context&);
+// Of bf16 factors a cluster's tile, and of what a tile's sum in parts has: its warps, and the sums of a warp.
+constexpr int tile_side = 256, step_tokens = 64, warps_of_a_tile = 16, sums_of_a_warp = tile_side * tile_side / warps_of_a_tile;
+
+inline int* ready_of(const Tensor& numbers) { return reinterpret_cast<int*>(numbers.as<adamw::Numbers>() + 1); }
+
+// sums: of the parts that the deal has, FP32; none where no tile is shared.
+void advance_sm90(std::span<const Item>, const Deal&, const Tensor& numbers, const Tensor& sums, Context&);
 void advance_fp8_sm90(std::span<const Item>, const Tensor& numbers, Context&);  // all of one type and kind of scale
 
 }  // namespace headroom::product_update

@@ -88,18 +88,42 @@ Cost cost_of(std::span<const Item> all) {
   return c;
 }
 
-// Hopper's kernels have tiles of 128 x 256 weights, which lie over the units in waves (bench/lab/kernel_times.md).
-double units_us(std::span<const Item> all, int units) {
-  constexpr double us_a_token = 0.0095;
-  double tiles = 0, tokens = 0;
+constexpr double us_a_token = 0.0095;  // of a round of tiles of 128 x 256 (bench/lab/kernel_times.md)
+
+// Tiles are dealt as for this many clusters, an H100 SXM's or H200's, on every card: the bits follow from it.
+constexpr int clusters = 66;
+
+// The tiles of the last round are shared where that saves more than handing on sums takes.
+Deal deal_of(std::span<const Item> all) {
+  constexpr int most_parts = 4;  // of a tile, on average: each adds a sum to read
+  constexpr double handing_on_us = 5;
+  Deal d;
+  std::int64_t tokens = all.empty() ? 0 : all[0].tokens();
   for (const Item& i : all) {
-    tiles += double(ceil_div(i.weight.copy.shape[0], 128) * ceil_div(i.weight.copy.shape[1], 256));
-    tokens = std::max(tokens, double(i.tokens()));
+    d.whole += int(ceil_div(i.weight.copy.shape[0], tile_side) * ceil_div(i.weight.copy.shape[1], tile_side));
+    if (i.tokens() != tokens) tokens = 0;
   }
-  return units > 0 ? std::ceil(tiles / units) * tokens * us_a_token * (all[0].dy_transposed ? 0.5 : 1) : 0;
+  const int rest = d.whole % clusters, sharers = std::min(clusters, rest * most_parts);
+  if (all.empty() || all[0].dy_transposed || rest == 0) return d;
+  if ((1 - double(rest) / sharers) * double(tokens) * us_a_token < handing_on_us) return d;
+  return {.whole = d.whole - rest, .shared = rest, .sharers = sharers, .steps = int(ceil_div(tokens, step_tokens))};
+}
+
+// The products of a launch without its last update: rounds of tiles over the units.
+double units_us(std::span<const Item> all, const Deal& d, int units) {
+  if (units < 2) return 0;
+  const auto rounds = [&](int turns) { return ceil_div(turns, units / 2); };
+  double tokens = 0;
+  for (const Item& i : all) tokens = std::max(tokens, double(i.tokens()));
+  const double shared = d.sharers > 0 ? rounds(d.sharers) * double(d.shared) / d.sharers : 0;
+  return (rounds(d.whole) + shared) * tokens * us_a_token * (all[0].dy_transposed ? 0.5 : 1);
 }
 
 }  // namespace
+
+Tensor begin(const Tensor& state, const adamw::Hyper& h, Context& ctx) {
+  return adamw::begin(state, h, ctx, {}, ctx.on_gpu() ? clusters * warps_of_a_tile : 0);
+}
 
 void advance(std::span<const Item> all, const Tensor& numbers, Context& ctx) {
   std::int64_t largest = 0;
@@ -111,7 +135,8 @@ void advance(std::span<const Item> all, const Tensor& numbers, Context& ctx) {
   if (ctx.on_gpu()) {
     const DType factors = all.empty() || !all[0].dy_transposed ? DType::bf16 : all[0].dy_transposed.values.dtype;
     Cost cost = cost_of(all);
-    if (ctx.forecasts() && !all.empty()) cost.on_card.units_us = units_us(all, ctx.device.units);
+    const Deal deal = deal_of(all);
+    if (ctx.forecasts() && !all.empty()) cost.on_card.units_us = units_us(all, deal, ctx.device.units);
     const auto op = ctx.note("product_update", {factors}, cost, Work::matmul, Making::gradients);
     for (const Item& i : all) {
       check(i.weight.m.dtype == all[0].weight.m.dtype, Code::unsupported, "product_update: a launch takes moments of one type");
@@ -119,8 +144,13 @@ void advance(std::span<const Item> all, const Tensor& numbers, Context& ctx) {
                 bool(i.dy_transposed) == bool(all[0].dy_transposed),
             Code::unsupported, "product_update: a launch takes factors of one type and kind of scale");
     }
+    check(deal.sharers == 0 || numbers.bytes() >= sizeof(adamw::Numbers) + std::size_t(clusters) * warps_of_a_tile * sizeof(int),
+          Code::bad_argument, "product_update: the numbers are not those of product_update::begin");
+    auto scope = ctx.arena.scope();
+    const Tensor sums =
+        deal.sharers > 0 ? ctx.arena.make("product_update.sums", DType::f32, {deal.sharers, tile_side, tile_side}) : Tensor{};
     if (ctx.dry()) return;
-    factors == DType::bf16 ? beside::call<advance_sm90>(all, numbers, ctx) : beside::call<advance_fp8_sm90>(all, numbers, ctx);
+    factors == DType::bf16 ? beside::call<advance_sm90>(all, deal, numbers, sums, ctx) : beside::call<advance_fp8_sm90>(all, numbers, ctx);
     return;
   }
   auto scope = ctx.arena.scope();

@@ -2,8 +2,8 @@
 // as a stored one would be, and never stored. Weights in halves (bf16), no clipping, one micro-batch; several weights share a launch.
 //
 // On a GPU it requires Hopper (sm_90) and weights whose sides are multiples of 8 (tiles are 256 wide, and the last may be cut): supports() says
-// why not. The product's sums are over all tokens in order, so the bits depend on the shapes alone; they need not be those of
-// matmul::multiply. In fp8 a GPU takes sides that 256 divides and tokens that 16 divides, all items of a launch of one format, and x in E4M3;
+// why not. A product's sum is over all tokens in order, or that of a few runs of them; which it is follows from the shapes of all weights of the
+// launch, and so do the bits, which need not be those of matmul::multiply. In fp8 a GPU takes sides that 256 divides and tokens that 16 divides, all items of a launch of one format, and x in E4M3;
 // its sums are two-level ones.
 #pragma once
 #include <span>
@@ -24,7 +24,10 @@ struct Item {
 
 Support supports(std::int64_t out, std::int64_t in, const Device&);
 
-// numbers: adamw::begin's. Scratch: on a CPU one gradient of the largest weight and what its product takes, on a GPU nothing.
+// Instead of adamw::begin, on whose numbers it may add: what advance takes, and adamw::advance.
+Tensor begin(const Tensor& state, const adamw::Hyper&, Context&);
+
+// numbers: begin's. Scratch: on a CPU one gradient of the largest weight and what its product takes, on a GPU at most 17 MB for sums of runs of tokens.
 void advance(std::span<const Item>, const Tensor& numbers, Context&);
 
 }  // namespace headroom::product_update

@@ -174,6 +174,7 @@ void advance_fp8_sm90(std::span<const Item> all, const Tensor& numbers, Context&
     w.dy_scale_step = step(i.dy_transposed), w.x_scale_step = step(i.x_transposed);
     add_weight<side, side>(a, w, i);
   }
+  a.deal.whole = a.tiles;
   const bool e5m2 = as_first.values.dtype == DType::e5m2;
   const auto start = [&]<class Moments>(Moments) {
     const auto kernel = along_k(as_first.kind) ? e5m2 ? product_update_fp8_sm90<__nv_fp8_e5m2, true, Moments>

@@ -1,6 +1,6 @@
 // What products that update their weights share, of either width of operands: tiles are numbered over all weights of a launch; one warp fetches
 // operands into a ring of stages, eight multiply, and leave a tile's gradient in shared memory as bf16; the others update the weights under it. Cut:
-// some weight's sides are no multiples of a tile, and what lies past them is left alone.
+// some weight's sides are no multiples of a tile, and what lies past them is left alone. deal.h says which cluster has which tiles.
 #pragma once
 #include <algorithm>
 
@@ -8,6 +8,7 @@
 #include "gpu/launch.cuh"
 #include "gpu/product_ring.cuh"
 #include "ops/adamw/codes.cuh"
+#include "ops/product_update/deal.h"
 #include "ops/product_update/eight_weights.cuh"
 #include "ops/product_update/impl.h"
 
@@ -29,6 +30,7 @@ struct ArgsOf {
   const adamw::Numbers* numbers;
   W weight[most_items];
   int count, tiles;
+  Deal deal;
 };
 
 // How the moments of a launch are stored: what a lane has of four neighbours.
@@ -239,23 +241,30 @@ __device__ __forceinline__ void update(const adamw::Numbers* numbers, const Tile
   }
 }
 
-// A warp that does nothing else: of every tile its share. Under the last one the multipliers, which have no products left, take theirs.
+// A warp that does nothing else: of every tile that its cluster completes its share. Under the last one the multipliers, which have no products left,
+// take theirs.
 template <int tile_rows, int tile_columns, int n, bool Cut, class Moments, class W, int stages>
 __device__ __forceinline__ void update_tiles(const ArgsOf<W>& a, Rings<stages>& s, const Gradient<tile_columns>& gradient,
                                              const Walker& walk, int worker, int updaters) {
+  const Deal& d = a.deal;
+  const auto completing = [&](int turn) {  // the first from there on
+    while (turn < d.turns() && d.completed(turn) < 0) turn += walk.stride;
+    return turn;
+  };
   int parity = 0;
-  for (int number = walk.first; number < a.tiles; number += walk.stride, parity ^= 1) {
-    const bool last = number + walk.stride >= a.tiles;
-    update<tile_columns, n, Cut, Moments>(a.numbers, tile_of<tile_rows, tile_columns>(a, number, walk.rank), gradient, s.out_full, worker,
-                                          last ? updaters + multipliers : updaters, parity);
+  for (int turn = completing(walk.first); turn < d.turns(); parity ^= 1) {
+    const int then = completing(turn + walk.stride);
+    update<tile_columns, n, Cut, Moments>(a.numbers, tile_of<tile_rows, tile_columns>(a, d.completed(turn), walk.rank), gradient,
+                                          s.out_full, worker, then < d.turns() ? updaters : updaters + multipliers, parity);
     s.out_empty.arrive();  // every lane, for what it has read
+    turn = then;
   }
 }
 
 // ---- host ------------------------------------------------------------------------------------------------------------
 template <class A>
 void launch_clusters(void (*kernel)(A), const A& a, int threads, std::size_t shared_bytes, Context& ctx) {
-  const int clusters = std::min(ctx.device.units / cluster, a.tiles);
+  const int clusters = std::min(ctx.device.units / cluster, a.deal.turns());
   launch(cuda_stream(ctx.stream), kernel,
          {.blocks = unsigned(clusters * cluster), .threads = unsigned(threads), .shared_bytes = shared_bytes, .cluster = cluster}, a);
 }

@@ -42,6 +42,7 @@ class ProductUpdateGpu : public UpdatedOnCard<Weight> {
   }
   void compare(Weight& before, Weight& cpu, Weight& gpu);
   void the_update_is_adamws(const std::vector<Size>&, DType moments = DType::f32);
+  void repeats(const std::vector<Size>&);
   void check(const std::vector<Size>& sizes) {
     Weights before = weights_of(sizes), cpu = before, gpu = before;
     Twin cpu_state = state;
@@ -49,7 +50,7 @@ class ProductUpdateGpu : public UpdatedOnCard<Weight> {
       auto scope = ctx.arena.scope();
       std::vector<Item> items;
       for (Weight& w : cpu) items.push_back(w.item(here));
-      advance(items, adamw::begin(cpu_state.here(), hyper, ctx), ctx);
+      advance(items, product_update::begin(cpu_state.here(), hyper, ctx), ctx);
     });
     run(gpu);
     for (std::size_t i = 0; i < sizes.size(); ++i) {
@@ -108,9 +109,19 @@ TEST_F(ProductUpdateGpu, IsTheCpusForSeveralWeightsOfUnlikeDepth) {
   check({{1024, 1536, 1536}, {64, 1280, 1536}, {192, 256, 256}, {1024, 512, 1536}});  // 79 tiles: more than clusters on any card
 }
 
+// Tiles that several clusters share: all of a launch, or those of its last round; by two, three and four.
+TEST_F(ProductUpdateGpu, IsTheCpusWhereTilesAreShared) {
+  check({{1088, 768, 512}});
+  check({{1300, 520, 776}, {1300, 264, 248}});
+  check({{1088, 2048, 2048}, {1088, 512, 1024}});  // 72 tiles, of which six are shared
+  check({{2048, 768, 3072}});                      // 36 tiles by 66 clusters
+}
+
 TEST_F(ProductUpdateGpu, BitsDoNotDependOnHowManyBlocksThereAre) {
-  for (const std::vector<Size>& sizes :
-       {std::vector<Size>{{192, 768, 512}, {64, 256, 768}, {320, 512, 512}}, {{192, 776, 504}, {64, 136, 768}, {320, 512, 520}}})
+  for (const std::vector<Size>& sizes : {std::vector<Size>{{192, 768, 512}, {64, 256, 768}, {320, 512, 512}},
+                                         {{192, 776, 504}, {64, 136, 768}, {320, 512, 520}},
+                                         {{1088, 768, 512}, {1088, 256, 520}},
+                                         {{1088, 2048, 2048}, {1088, 512, 1024}}})
     expect_bits_of_any_number_of_blocks([&] { return weights_of(sizes); }, {2, 3, 5, 8, 14});
 }
 
@@ -119,6 +130,7 @@ TEST_F(ProductUpdateGpu, BitsDoNotDependOnHowManyBlocksThereAre) {
 TEST_F(ProductUpdateGpu, TheUpdateIsAdamwsToTheBit) {
   the_update_is_adamws({{192, 512, 768}, {1024, 256, 256}});
   the_update_is_adamws({{192, 520, 760}, {1024, 136, 256}});
+  the_update_is_adamws({{1088, 512, 768}, {1088, 136, 256}});
 }
 
 TEST_F(ProductUpdateGpu, OfSmallerMomentsItIsAdamwsToTheBit) {
@@ -126,6 +138,7 @@ TEST_F(ProductUpdateGpu, OfSmallerMomentsItIsAdamwsToTheBit) {
     SCOPED_TRACE(name_of(moments));
     the_update_is_adamws({{192, 512, 768}, {1024, 256, 256}}, moments);
     the_update_is_adamws({{192, 520, 768}, {1024, 136, 256}}, moments);
+    the_update_is_adamws({{1088, 520, 768}, {1088, 136, 256}}, moments);
   }
   the_update_is_adamws({{192, 520, 760}, {1024, 136, 256}}, DType::bf16);
 }
@@ -160,7 +173,12 @@ void ProductUpdateGpu::the_update_is_adamws(const std::vector<Size>& sizes, DTyp
 }
 
 TEST_F(ProductUpdateGpu, SameBitsEveryTimeAndInAGraph) {
-  const std::vector<Size> sizes{{192, 1536, 1536}, {64, 1536, 1536}};  // 72 tiles
+  for (const std::vector<Size>& sizes : {std::vector<Size>{{192, 1536, 1536}, {64, 1536, 1536}},      // 72 tiles
+                                         std::vector<Size>{{1088, 1536, 1536}, {1088, 1536, 1536}}})  // … of which six are shared
+    repeats(sizes);
+}
+
+void ProductUpdateGpu::repeats(const std::vector<Size>& sizes) {
   Weights before = weights_of(sizes), all = before;
   std::vector<Twin*> start, outputs;
   for (std::size_t w = 0; w < all.size(); ++w)

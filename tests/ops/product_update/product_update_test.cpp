@@ -4,6 +4,8 @@
 
 #include <cstring>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "base/convert.h"
@@ -11,6 +13,7 @@
 #include "memory/block.h"
 #include "ops/copy/split.h"
 #include "ops/matmul/matmul.h"
+#include "ops/product_update/deal.h"
 
 namespace headroom::product_update {
 namespace {
@@ -70,14 +73,20 @@ TEST(ProductUpdate, IsAProductAndAnUpdateToTheBit) {
   }
 }
 
+Tensor numbers_on(const Device& d) {
+  Arena dry;
+  Context ctx{dry, d};
+  return product_update::begin(shaped(DType::f64, {adamw::state_size}), hyper, ctx);
+}
+
 std::size_t scratch_on(const Device& d, const std::vector<Item>& items) {
   Arena dry;
   Context ctx{dry, d};
-  advance(items, shaped(DType::f32, {10}), ctx);
+  advance(items, numbers_on(d), ctx);
   return dry.peak();
 }
 
-TEST(ProductUpdate, ADryRunNeedsOneGradientOnACpuAndNothingOnAGpu) {
+TEST(ProductUpdate, ADryRunNeedsOneGradientOnACpuAndSumsOfSharedTilesOnAGpu) {
   Arena shapes;
   const std::vector<Item> items{made(shapes, 192, 256, 512), made(shapes, 192, 768, 1024), made(shapes, 64, 512, 512)};
   EXPECT_EQ(scratch_on(device_described("h200"), items), 0);
@@ -86,6 +95,51 @@ TEST(ProductUpdate, ADryRunNeedsOneGradientOnACpuAndNothingOnAGpu) {
   const Tensor grad = product.make("grad", DType::bf16, {768, 1024});
   matmul::multiply({matmul::transposed(items[1].dy), items[1].x, grad}, ctx);
   EXPECT_EQ(scratch_on(cpu, items), product.peak());
+
+  const std::size_t sum = 256 * 256 * sizeof(float);
+  EXPECT_EQ(scratch_on(device_described("h200"), {made(shapes, 4096, 2304, 768), made(shapes, 4096, 768, 768)}), 66 * sum);  // 36 tiles
+  EXPECT_EQ(scratch_on(device_described("h200"), {made(shapes, 4096, 20480, 2560), made(shapes, 4096, 2560, 10240)}),
+            48 * sum);                                                                          // 12 more than 1188
+  EXPECT_EQ(scratch_on(device_described("h200"), {made(shapes, 4096, 256 * 11, 256 * 6)}), 0);  // 66 tiles
+  EXPECT_EQ(scratch_on(device_described("h200"), {made(shapes, 4096, 256 * 10, 256 * 6)}), 0);  // 60: six clusters that idle are no loss
+}
+
+// Every step of every tile is summed once; what a turn waits for comes from earlier turns, and is the first that these do.
+TEST(ProductUpdate, SharersHaveEveryStepOnceAndWaitForEarlierOnesAlone) {
+  for (const auto& [shared, sharers, steps] :
+       {std::tuple{1, 4, 16}, {1, 4, 17}, {5, 20, 9}, {17, 66, 64}, {36, 66, 64}, {36, 66, 1}, {55, 66, 63}, {65, 66, 4096}, {3, 3, 8}}) {
+    SCOPED_TRACE(fmt::format("{} tiles, {} sharers, {} steps", shared, sharers, steps));
+    const Deal d{.whole = 132, .shared = shared, .sharers = sharers, .steps = steps};
+    std::vector<int> next(std::size_t(shared), 0), first(std::size_t(shared), -1), completed(std::size_t(shared), 0);
+    for (int turn = d.whole; turn < d.turns(); ++turn) {
+      const Part parts[] = {d.part(turn, 0), d.part(turn, 1)};
+      int completes = -1;
+      for (const Part* p : {&parts[1], &parts[0]}) {  // in the order of the steps
+        if (!p->any()) continue;
+        const auto tile = std::size_t(p->tile - d.whole);
+        ASSERT_LT(tile, next.size());
+        EXPECT_EQ(p->begin, std::exchange(next[tile], p->end));
+        if (first[tile] < 0) first[tile] = turn - d.whole;
+        EXPECT_EQ(d.first_sharer(p->tile), first[tile]);
+        if (!d.last_of_tile(*p)) continue;
+        completes = p->tile;
+        EXPECT_TRUE(p == &parts[1] || !parts[1].any()) << "others wait for the second part";
+        ++completed[tile];
+      }
+      EXPECT_EQ(d.completed(turn), completes);
+    }
+    EXPECT_EQ(next, std::vector<int>(std::size_t(shared), steps));
+    EXPECT_EQ(completed, std::vector<int>(std::size_t(shared), 1));
+  }
+}
+
+TEST(ProductUpdate, WantsItsOwnNumbersWhereTilesAreShared) {
+  Arena dry;
+  Context ctx{dry, device_described("h200")};
+  const std::vector<Item> items{made(dry, 4096, 768, 768)};
+  const Tensor of_adamw = adamw::begin(shaped(DType::f64, {adamw::state_size}), hyper, ctx);
+  EXPECT_THROW(advance(items, of_adamw, ctx), Error);
+  EXPECT_NO_THROW(advance(items, numbers_on(ctx.device), ctx));
 }
 
 TEST(ProductUpdate, IsOneOpOnAGpu) {
@@ -94,7 +148,7 @@ TEST(ProductUpdate, IsOneOpOnAGpu) {
   Walk walk;
   Context ctx{.arena = dry, .device = h200, .walk = &walk};
   const std::vector<Item> items{made(dry, 192, 256, 512), made(dry, 64, 768, 1024)};
-  advance(items, shaped(DType::f32, {10}), ctx);
+  advance(items, numbers_on(h200), ctx);
   ASSERT_EQ(walk.steps.size(), 1u);
   EXPECT_EQ(walk.steps[0].cost.flops, 256 * 512 * (2. * 192 + 15) + 768 * 1024 * (2. * 64 + 15));
   EXPECT_EQ(walk.steps[0].cost.bytes, 2. * 192 * (256 + 512) + 2. * 64 * (768 + 1024) + 24. * (256 * 512 + 768 * 1024));

@@ -85,7 +85,7 @@ class UpdatedOnCard : public OnCard {
   Work with_first_numbers(Update&& update) {
     return [this, update](Context& ctx) {
       auto scope = ctx.arena.scope();
-      update(adamw::begin(state.there(), hyper, ctx), ctx);
+      update(product_update::begin(state.there(), hyper, ctx), ctx);
     };
   }
   Work fused(std::vector<W>& all) {

@@ -2,6 +2,7 @@
 // loads, the threads that send.
 #pragma once
 #include "gpu/mma.cuh"
+#include "gpu/signal.cuh"
 #include "gpu/tma.cuh"
 #include "ops/attention/sm90/bwd_order.cuh"
 
@@ -142,15 +143,6 @@ __device__ __forceinline__ void produce(const Args& a, Shared<C, ordered>& s) {
 // ---- dQ's way out --------------------------------------------------------------------------------------------------------
 // Each step has two halves to send, one from each consumer; the senders take them in turn. In a fixed order there are three senders: asking
 // for one's turn, waiting until an addition is complete and saying so take one thread longer than a step.
-__device__ __forceinline__ int read_acquire(const int* p) {
-  int x;
-  asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(x) : "l"(p) : "memory");
-  return x;
-}
-__device__ __forceinline__ void add_release(int* p, int x) {
-  asm volatile("red.release.gpu.global.add.s32 [%0], %1;" ::"l"(p), "r"(x) : "memory");
-}
-
 constexpr int unclaimed = 0, claimed = 1, stored = 2;  // what `turns` says of a query tile's half in the free order of documents
 
 template <class C, bool ordered>
