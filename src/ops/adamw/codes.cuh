@@ -1,4 +1,4 @@
-// Codes of moments on a GPU, four in a word, with the bits of moments.h in about half the instructions: integers limit a pass over 8 bits.
+// Codes of moments on a GPU, four in a word, and moments in 16 bits, two in a word, with the bits of moments.h in about half the instructions: integers limit a pass over 8 bits.
 #pragma once
 #include "ops/adamw/moments.h"
 
@@ -37,6 +37,23 @@ __device__ __forceinline__ std::uint32_t second_codes(const float4& v, float inv
     return max(code_of<SecondMoment::Of>(x, inverse, Noise::second(bits[e])), std::uint32_t(x > 0));
   };
   return ((code(v.w, 3) * 256 + code(v.z, 2)) * 256 + code(v.y, 1)) * 256 + code(v.x, 0);
+}
+
+// Four moments in 16 bits, two in a word; and back, rounded as half_of does it: numbers that are not NaN, or any.
+__device__ __forceinline__ float4 four_of_halves(const uint2& x) {
+  return {float_of(x.x << 16), float_of(x.x & 0xffff0000u), float_of(x.y << 16), float_of(x.y & 0xffff0000u)};
+}
+template <class NoiseOf>
+__device__ __forceinline__ uint2 halves_of_numbers(const float4& x, const std::uint32_t (&bits)[4], NoiseOf&& noise) {
+  const auto two = [&](float a, float b, int e) {
+    return __byte_perm(bits_of(a) + noise(bits[e]), bits_of(b) + noise(bits[e + 1]), 0x7632);
+  };
+  return {two(x.x, x.y, 0), two(x.z, x.w, 2)};
+}
+template <class NoiseOf>
+__device__ __forceinline__ uint2 halves_of_any(const float4& x, const std::uint32_t (&bits)[4], NoiseOf&& noise) {
+  const auto half = [&](float a, int e) { return std::uint32_t(half_of(a, noise(bits[e])).bits); };
+  return {half(x.x, 0) | half(x.y, 1) << 16, half(x.z, 2) | half(x.w, 3) << 16};
 }
 
 }  // namespace headroom::adamw

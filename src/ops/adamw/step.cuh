@@ -37,18 +37,18 @@ class Usual {
   __device__ __forceinline__ void add(float v, float a, float b) {
     const std::uint32_t v_bits = __float_as_uint(v), b_bits = __float_as_uint(b);
     const std::uint32_t a_bits = __funnelshift_l(__float_as_uint(a), __float_as_uint(a), 1);  // the sign last
-    v_least_ = min(v_least_, v_bits - 1), v_most_ = max(v_most_, v_bits);                     // less one, +0 is above all
+    v_least_ = min(v_least_, v_bits - 1);  // less one, +0 is above all; what is too large makes b so
     a_least_ = min(a_least_, a_bits - 1), a_most_ = max(a_most_, a_bits);
     b_least_ = min(b_least_, b_bits), b_most_ = max(b_most_, b_bits);
   }
   __device__ __forceinline__ bool all() const {
     const auto power = [](int e) { return std::uint32_t(e + 127) << 23; };
-    return v_least_ >= power(-101) - 1 && v_most_ <= 0x7f7fffffu && a_least_ >= 2 * power(-96) - 1 && a_most_ <= 2 * power(60) &&
-           b_least_ >= power(-30) && b_most_ <= power(30);
+    return v_least_ >= power(-101) - 1 && a_least_ >= 2 * power(-96) - 1 && a_most_ <= 2 * power(60) && b_least_ >= power(-30) &&
+           b_most_ <= power(30);
   }
 
  private:
-  std::uint32_t v_least_ = ~0u, a_least_ = ~0u, b_least_ = ~0u, v_most_ = 0, a_most_ = 0, b_most_ = 0;
+  std::uint32_t v_least_ = ~0u, a_least_ = ~0u, b_least_ = ~0u, a_most_ = 0, b_most_ = 0;
 };
 
 }  // namespace headroom::adamw

@@ -33,6 +33,10 @@ struct Deal {
     const int tile = begin_of(turn - whole) / steps;
     return begin_of(turn - whole + 1) / steps > tile ? whole + tile : -1;
   }
+  constexpr int completing(int turn, int stride) const {  // the first turn from there on that completes a tile; turns() or more: none
+    while (turn < turns() && completed(turn) < 0) turn += stride;
+    return turn;
+  }
   constexpr int first_sharer(int tile) const {  // of a shared tile; the others follow it
     return (((tile - whole) * steps + 1) * sharers - 1) / (shared * steps);
   }

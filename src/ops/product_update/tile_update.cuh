@@ -9,8 +9,8 @@
 #include "gpu/product_ring.cuh"
 #include "ops/adamw/codes.cuh"
 #include "ops/product_update/deal.h"
-#include "ops/product_update/eight_weights.cuh"
 #include "ops/product_update/impl.h"
+#include "ops/product_update/runs_of_weights.cuh"
 
 namespace headroom::product_update {
 
@@ -82,26 +82,42 @@ void add_weight(ArgsOf<W>& a, W weight, const Item& i) {
   a.tiles += ceil_div(weight.rows, tile_rows * cluster) * ceil_div(weight.columns, tile_columns);
 }
 
+// The random bits of a tile's elements, whose numbers cross a multiple of 2^32 at most once.
+struct TileNoise {
+  adamw::Noise before, after;
+  std::int64_t edge;
+
+  template <class W>
+  __device__ __forceinline__ TileNoise(const adamw::Numbers& k, const TileOf<W>& t)
+      : TileNoise(k, t.w->parameter, (std::int64_t(t.row) * t.w->columns >> 32) + 1) {}
+  __device__ __forceinline__ TileNoise(const adamw::Numbers& k, std::uint32_t parameter, std::int64_t edges)
+      : before(k, parameter, (edges - 1) << 32), after(k, parameter, edges << 32), edge(edges << 32) {}
+  __device__ __forceinline__ void of_run(std::int64_t o, std::uint32_t (&bits)[4]) const {
+    const adamw::Noise& noise = o < edge ? before : after;
+#pragma unroll
+    for (int e = 0; e < 4; ++e) bits[e] = noise.of(o + e);
+  }
+};
+
 template <int columns, int n, bool Cut, class Moments>
 struct Rows {  // rows of a tile that a warp updates together; a lane has n times two runs of four weights
-  static constexpr int runs_of_row = columns / 128, count = 2 * n / runs_of_row;
+  static constexpr int runs_of_row = columns / 128, runs = 2 * n, count = runs / runs_of_row;
   static constexpr bool whole = std::is_same_v<Moments, WholeMoments>, codes = std::is_same_v<Moments, EightBitMoments>;
   static_assert(!codes || columns == adamw::moments_block);
   using Number = typename Moments::Number;
   using Four = typename Moments::Four;
-  Four m[n][2], v[n][2];
-  float m_scale[codes ? n : 1], v_scale[codes ? n : 1];
-  uint2 upper[n][2], rest[n][2];
+  Four m[runs], v[runs];
+  float m_scale[codes ? count : 1], v_scale[codes ? count : 1];
+  uint2 upper[runs], rest[runs];
 
-  static constexpr __device__ __forceinline__ int row_of(int i, int j) { return (2 * i + j) / runs_of_row; }
-  static constexpr __device__ __forceinline__ int run_of(int i, int j) { return (2 * i + j) % runs_of_row; }
   template <class W>
-  static __device__ __forceinline__ std::int64_t at(const TileOf<W>& t, int row, int run) {
-    return std::int64_t(t.row + row) * t.w->columns + t.column + run * 128 + threadIdx.x % 32 * 4;
+  static __device__ __forceinline__ std::int64_t at(const TileOf<W>& t, int first, int run) {
+    return std::int64_t(t.row + first + run / runs_of_row) * t.w->columns + t.column + run % runs_of_row * 128 + threadIdx.x % 32 * 4;
   }
   template <class W>
-  static __device__ __forceinline__ bool within(const TileOf<W>& t, int row, int run) {
-    return !Cut || (t.row + row < t.w->rows && t.column + run * 128 + int(threadIdx.x) % 32 * 4 < t.w->columns);
+  static __device__ __forceinline__ bool within(const TileOf<W>& t, int first, int run) {
+    return !Cut ||
+           (t.row + first + run / runs_of_row < t.w->rows && t.column + run % runs_of_row * 128 + int(threadIdx.x) % 32 * 4 < t.w->columns);
   }
   static __device__ __forceinline__ Four* four(void* of, std::int64_t o) { return reinterpret_cast<Four*>(static_cast<Number*>(of) + o); }
   template <class W>
@@ -111,113 +127,119 @@ struct Rows {  // rows of a tile that a warp updates together; a lane has n time
   template <class W>
   __device__ __forceinline__ void fetch(const TileOf<W>& t, int first) {  // evict-first in L2
     const W& w = *t.w;
+    if constexpr (codes) {
 #pragma unroll
-    for (int i = 0; i < n; ++i) {
-      if constexpr (codes) {
-        m_scale[i] = v_scale[i] = 1;
-        if (within(t, first + row_of(i, 0), 0)) {
-          m_scale[i] = __ldcs(w.m_scale + block_of(t, first + row_of(i, 0)));
-          v_scale[i] = __ldcs(w.v_scale + block_of(t, first + row_of(i, 0)));
+      for (int row = 0; row < count; ++row) {
+        m_scale[row] = v_scale[row] = 1;
+        if (within(t, first, row * runs_of_row)) {
+          m_scale[row] = __ldcs(w.m_scale + block_of(t, first + row));
+          v_scale[row] = __ldcs(w.v_scale + block_of(t, first + row));
         }
       }
+    }
 #pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        if (!within(t, first + row_of(i, j), run_of(i, j))) {
-          m[i][j] = v[i][j] = Moments::usual, upper[i][j] = rest[i][j] = {0, 0};  // placeholder values; never stored
-          continue;
-        }
-        const std::int64_t o = at(t, first + row_of(i, j), run_of(i, j));
-        m[i][j] = __ldcs(four(w.m, o));
-        v[i][j] = __ldcs(four(w.v, o));
-        upper[i][j] = __ldcs(reinterpret_cast<const uint2*>(w.upper + o));
-        rest[i][j] = __ldcs(reinterpret_cast<const uint2*>(w.rest + o));
+    for (int run = 0; run < runs; ++run) {
+      if (!within(t, first, run)) {
+        m[run] = v[run] = Moments::usual, upper[run] = rest[run] = {0, 0};  // placeholder values; never stored
+        continue;
       }
+      const std::int64_t o = at(t, first, run);
+      m[run] = __ldcs(four(w.m, o));
+      v[run] = __ldcs(four(w.v, o));
+      upper[run] = __ldcs(reinterpret_cast<const uint2*>(w.upper + o));
+      rest[run] = __ldcs(reinterpret_cast<const uint2*>(w.rest + o));
     }
   }
   template <class W>
-  __device__ __forceinline__ void finish(const adamw::Numbers& k, const TileOf<W>& t, const Gradient<columns>& gradient, int first) {
+  __device__ __forceinline__ void finish(const adamw::Numbers& k, const TileOf<W>& t, const Gradient<columns>& gradient, int first,
+                                         const TileNoise& noise) {
     const W& w = *t.w;
     const int lane = threadIdx.x % 32;
+    uint2 g[runs];
 #pragma unroll
-    for (int i = 0; i < n; ++i) {
-      uint2 g[2];
-#pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        const int row = first + row_of(i, j);
-        g[j] = *reinterpret_cast<const uint2*>(gradient[row / 64][run_of(i, j) * 2 + lane / 16] + swizzled(row % 64, lane % 16 / 2) +
+    for (int run = 0; run < runs; ++run) {
+      const int row = first + run / runs_of_row;
+      g[run] = *reinterpret_cast<const uint2*>(gradient[row / 64][run % runs_of_row * 2 + lane / 16] + swizzled(row % 64, lane % 16 / 2) +
                                                lane % 2 * 8);
-      }
-      if constexpr (whole)
-        advance_eight(k, g, upper[i], rest[i], m[i], v[i]);
-      else
-        advance_narrow(k, t, g, i, first);
+    }
+    if constexpr (whole)
+      advance_runs<false>(k, g, upper, rest, m, v);
+    else
+      advance_narrow(k, t, g, first, noise);
 #pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        if (!within(t, first + row_of(i, j), run_of(i, j))) continue;
-        const std::int64_t o = at(t, first + row_of(i, j), run_of(i, j));
-        __stcs(four(w.m, o), m[i][j]);
-        __stcs(four(w.v, o), v[i][j]);
-        __stcs(reinterpret_cast<uint2*>(w.upper + o), upper[i][j]);
-        __stcs(reinterpret_cast<uint2*>(w.rest + o), rest[i][j]);
-      }
+    for (int run = 0; run < runs; ++run) {
+      if (!within(t, first, run)) continue;
+      const std::int64_t o = at(t, first, run);
+      __stcs(four(w.m, o), m[run]);
+      __stcs(four(w.v, o), v[run]);
+      __stcs(reinterpret_cast<uint2*>(w.upper + o), upper[run]);
+      __stcs(reinterpret_cast<uint2*>(w.rest + o), rest[run]);
     }
   }
 
  private:
-  // The same eight where moments are not FP32: made FP32, used, and rounded again as ops/adamw does it.
+  static __device__ __forceinline__ float& part(float4& x, int e) { return (&x.x)[e]; }
+
+  // The same where moments are not FP32: made FP32, used, and rounded again as ops/adamw does it. The random bits come first: they wait for nothing.
   template <class W>
-  __device__ __forceinline__ void advance_narrow(const adamw::Numbers& k, const TileOf<W>& t, const uint2 (&g)[2], int i, int first) {
-    using adamw::FirstMoment, adamw::SecondMoment, adamw::Noise;
-    float4 m_wide[2], v_wide[2];
-    const auto part = [](float4(&x)[2], int e) -> float& { return (&x[e / 4].x)[e % 4]; };
+  __device__ __forceinline__ void advance_narrow(const adamw::Numbers& k, const TileOf<W>& t, const uint2 (&g)[runs], int first,
+                                                 const TileNoise& noise) {
+    using adamw::Noise;
+    std::uint32_t bits[runs][4];
+#pragma unroll
+    for (int run = 0; run < runs; ++run) noise.of_run(at(t, first, run), bits[run]);
+    float4 m_wide[runs], v_wide[runs];
+#pragma unroll
+    for (int run = 0; run < runs; ++run) {
+      if constexpr (codes) {
+        m_wide[run] = adamw::first_moments(m[run], m_scale[run / runs_of_row]);
+        v_wide[run] = adamw::second_moments(v[run], v_scale[run / runs_of_row]);
+      } else {
+        m_wide[run] = adamw::four_of_halves(m[run]), v_wide[run] = adamw::four_of_halves(v[run]);
+      }
+    }
+    const bool none_special = advance_runs<true>(k, g, upper, rest, m_wide, v_wide);
     if constexpr (codes) {
 #pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        m_wide[j] = adamw::first_moments(m[i][j], m_scale[i]);
-        v_wide[j] = adamw::second_moments(v[i][j], v_scale[i]);
+      for (int row = 0; row < count; ++row) encode_row(t, m_wide, v_wide, bits, first, row);
+    } else if (none_special) {
+#pragma unroll
+      for (int run = 0; run < runs; ++run) {
+        m[run] = adamw::halves_of_numbers(m_wide[run], bits[run], Noise::first);
+        v[run] = adamw::halves_of_numbers(v_wide[run], bits[run], Noise::second);
       }
     } else {
-      const auto wide = [](const uint2& x) {
-        return make_float4(__uint_as_float(x.x << 16), __uint_as_float(x.x & 0xffff0000u), __uint_as_float(x.y << 16),
-                           __uint_as_float(x.y & 0xffff0000u));
-      };
 #pragma unroll
-      for (int j = 0; j < 2; ++j) m_wide[j] = wide(m[i][j]), v_wide[j] = wide(v[i][j]);
-    }
-    advance_eight<true>(k, g, upper[i], rest[i], m_wide, v_wide);
-    float of_m = 0, of_v = 0;
-    if constexpr (codes) {
-      std::uint32_t m_most = 0, v_most = 0;
-#pragma unroll
-      for (int e = 0; e < 8; ++e) {
-        m_most = max(m_most, bits_of(part(m_wide, e)) & 0x7fffffff);
-        v_most = max(v_most, bits_of(part(v_wide, e)) & 0x7fffffff);
-      }
-      const float m_next = FirstMoment::Of::scale(float_of(__reduce_max_sync(~0u, m_most))),
-                  v_next = SecondMoment::Of::scale(float_of(__reduce_max_sync(~0u, v_most)));
-      of_m = 1 / m_next, of_v = 1 / v_next;
-      if (threadIdx.x % 32 == 0 && within(t, first + row_of(i, 0), 0)) {
-        t.w->m_scale[block_of(t, first + row_of(i, 0))] = m_next;
-        t.w->v_scale[block_of(t, first + row_of(i, 0))] = v_next;
+      for (int run = 0; run < runs; ++run) {
+        m[run] = adamw::halves_of_any(m_wide[run], bits[run], Noise::first);
+        v[run] = adamw::halves_of_any(v_wide[run], bits[run], Noise::second);
       }
     }
+  }
+
+  // A row of a tile is a block of moments in 8 bits: its scales, then its codes.
+  template <class W>
+  __device__ __forceinline__ void encode_row(const TileOf<W>& t, float4 (&m_wide)[runs], float4 (&v_wide)[runs],
+                                             const std::uint32_t (&bits)[runs][4], int first, int row) {
+    using adamw::FirstMoment, adamw::SecondMoment;
+    std::uint32_t m_most = 0, v_most = 0;
 #pragma unroll
-    for (int j = 0; j < 2; ++j) {
-      const std::int64_t o = at(t, first + row_of(i, j), run_of(i, j));
-      const Noise noise(k, t.w->parameter, o);
-      const std::uint32_t bits[4] = {noise.of(o), noise.of(o + 1), noise.of(o + 2), noise.of(o + 3)};
-      if constexpr (codes) {
-        m[i][j] = adamw::first_codes(m_wide[j], of_m, bits);
-        v[i][j] = adamw::second_codes(v_wide[j], of_v, bits);
-      } else {
-        m[i][j] = v[i][j] = Four{};
+    for (int run = row * runs_of_row; run < (row + 1) * runs_of_row; ++run)
 #pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          const auto put = [&](uint2& to, bf16 x) { (e / 2 ? to.y : to.x) |= std::uint32_t(x.bits) << (e % 2 * 16); };
-          put(m[i][j], adamw::half_of(part(m_wide, 4 * j + e), Noise::first(bits[e])));
-          put(v[i][j], adamw::half_of(part(v_wide, 4 * j + e), Noise::second(bits[e])));
-        }
+      for (int e = 0; e < 4; ++e) {
+        m_most = max(m_most, bits_of(part(m_wide[run], e)) & 0x7fffffff);
+        v_most = max(v_most, bits_of(part(v_wide[run], e)) & 0x7fffffff);
       }
+    const float m_next = FirstMoment::Of::scale(float_of(__reduce_max_sync(~0u, m_most))),
+                v_next = SecondMoment::Of::scale(float_of(__reduce_max_sync(~0u, v_most)));
+    if (threadIdx.x % 32 == 0 && within(t, first, row * runs_of_row)) {
+      t.w->m_scale[block_of(t, first + row)] = m_next;
+      t.w->v_scale[block_of(t, first + row)] = v_next;
+    }
+#pragma unroll
+    for (int run = row * runs_of_row; run < (row + 1) * runs_of_row; ++run) {
+      m[run] = adamw::first_codes(m_wide[run], 1 / m_next, bits[run]);
+      v[run] = adamw::second_codes(v_wide[run], 1 / v_next, bits[run]);
     }
   }
 };
@@ -228,6 +250,7 @@ __device__ __forceinline__ void update(const adamw::Numbers* numbers, const Tile
                                        int worker, int workers, int parity) {
   using These = Rows<columns, n, Cut, Moments>;
   const adamw::Numbers k = *numbers;
+  const TileNoise noise(k, t);
   These now, next;
   now.fetch(t, worker * These::count);
   full.wait(parity);
@@ -235,7 +258,7 @@ __device__ __forceinline__ void update(const adamw::Numbers* numbers, const Tile
   for (int first = worker * These::count; first < 128;) {
     const int then = first + workers * These::count;
     if (then < 128) next.fetch(t, then);
-    now.finish(k, t, gradient, first);
+    now.finish(k, t, gradient, first, noise);
     now = next;
     first = then;
   }
@@ -247,13 +270,9 @@ template <int tile_rows, int tile_columns, int n, bool Cut, class Moments, class
 __device__ __forceinline__ void update_tiles(const ArgsOf<W>& a, Rings<stages>& s, const Gradient<tile_columns>& gradient,
                                              const Walker& walk, int worker, int updaters) {
   const Deal& d = a.deal;
-  const auto completing = [&](int turn) {  // the first from there on
-    while (turn < d.turns() && d.completed(turn) < 0) turn += walk.stride;
-    return turn;
-  };
   int parity = 0;
-  for (int turn = completing(walk.first); turn < d.turns(); parity ^= 1) {
-    const int then = completing(turn + walk.stride);
+  for (int turn = d.completing(walk.first, walk.stride); turn < d.turns(); parity ^= 1) {
+    const int then = d.completing(turn + walk.stride, walk.stride);
     update<tile_columns, n, Cut, Moments>(a.numbers, tile_of<tile_rows, tile_columns>(a, d.completed(turn), walk.rank), gradient,
                                           s.out_full, worker, then < d.turns() ? updaters : updaters + multipliers, parity);
     s.out_empty.arrive();  // every lane, for what it has read

@@ -111,17 +111,17 @@ TEST_F(ProductUpdateGpu, IsTheCpusForSeveralWeightsOfUnlikeDepth) {
 
 // Tiles that several clusters share: all of a launch, or those of its last round; by two, three and four.
 TEST_F(ProductUpdateGpu, IsTheCpusWhereTilesAreShared) {
-  check({{1088, 768, 512}});
+  check({{1216, 768, 512}});
   check({{1300, 520, 776}, {1300, 264, 248}});
-  check({{1088, 2048, 2048}, {1088, 512, 1024}});  // 72 tiles, of which six are shared
+  check({{1216, 2048, 2048}, {1216, 512, 1024}});  // 72 tiles, of which six are shared
   check({{2048, 768, 3072}});                      // 36 tiles by 66 clusters
 }
 
 TEST_F(ProductUpdateGpu, BitsDoNotDependOnHowManyBlocksThereAre) {
   for (const std::vector<Size>& sizes : {std::vector<Size>{{192, 768, 512}, {64, 256, 768}, {320, 512, 512}},
                                          {{192, 776, 504}, {64, 136, 768}, {320, 512, 520}},
-                                         {{1088, 768, 512}, {1088, 256, 520}},
-                                         {{1088, 2048, 2048}, {1088, 512, 1024}}})
+                                         {{1216, 768, 512}, {1216, 256, 520}},
+                                         {{1216, 2048, 2048}, {1216, 512, 1024}}})
     expect_bits_of_any_number_of_blocks([&] { return weights_of(sizes); }, {2, 3, 5, 8, 14});
 }
 
@@ -130,7 +130,7 @@ TEST_F(ProductUpdateGpu, BitsDoNotDependOnHowManyBlocksThereAre) {
 TEST_F(ProductUpdateGpu, TheUpdateIsAdamwsToTheBit) {
   the_update_is_adamws({{192, 512, 768}, {1024, 256, 256}});
   the_update_is_adamws({{192, 520, 760}, {1024, 136, 256}});
-  the_update_is_adamws({{1088, 512, 768}, {1088, 136, 256}});
+  the_update_is_adamws({{1216, 512, 768}, {1216, 136, 256}});
 }
 
 TEST_F(ProductUpdateGpu, OfSmallerMomentsItIsAdamwsToTheBit) {
@@ -138,7 +138,7 @@ TEST_F(ProductUpdateGpu, OfSmallerMomentsItIsAdamwsToTheBit) {
     SCOPED_TRACE(name_of(moments));
     the_update_is_adamws({{192, 512, 768}, {1024, 256, 256}}, moments);
     the_update_is_adamws({{192, 520, 768}, {1024, 136, 256}}, moments);
-    the_update_is_adamws({{1088, 520, 768}, {1088, 136, 256}}, moments);
+    the_update_is_adamws({{1216, 520, 768}, {1216, 136, 256}}, moments);
   }
   the_update_is_adamws({{192, 520, 760}, {1024, 136, 256}}, DType::bf16);
 }
@@ -174,7 +174,7 @@ void ProductUpdateGpu::the_update_is_adamws(const std::vector<Size>& sizes, DTyp
 
 TEST_F(ProductUpdateGpu, SameBitsEveryTimeAndInAGraph) {
   for (const std::vector<Size>& sizes : {std::vector<Size>{{192, 1536, 1536}, {64, 1536, 1536}},      // 72 tiles
-                                         std::vector<Size>{{1088, 1536, 1536}, {1088, 1536, 1536}}})  // … of which six are shared
+                                         std::vector<Size>{{1216, 1536, 1536}, {1216, 1536, 1536}}})  // … of which six are shared
     repeats(sizes);
 }
 
