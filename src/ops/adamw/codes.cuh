@@ -1,4 +1,5 @@
-// Codes of moments on a GPU, four in a word, and moments in 16 bits, two in a word, with the bits of moments.h in about half the instructions: integers limit a pass over 8 bits.
+// Moments in 8 and 16 bits on a GPU, four or two in a word, with the bits of moments.h in about half the instructions: integers limit what updates
+// them.
 #pragma once
 #include "ops/adamw/moments.h"
 

@@ -3,8 +3,8 @@
 //
 // One block of 12 warps per multiprocessor; two blocks are a cluster over 256 x 256 of dW: 128 rows each, so that both read the same X and each
 // fetches half of it for both. Warp 0 fetches, warps 4–11 multiply (64 x 256 each four), the other three update: the products leave the tile in
-// shared memory as bf16 and go on with the next one. After the last tile all eleven update. Of tiles that clusters share (deal.h) each warp leaves its sum
-// in global memory, and the warp in its place of the cluster that completes the tile adds it.
+// shared memory as bf16 and go on with the next one. After the last tile all eleven update. Of a tile that clusters share (deal.h) each warp leaves its
+// sums in global memory, and the same warp of the cluster that completes the tile adds them.
 #include "base/divide.h"
 #include "gpu/signal.cuh"
 #include "ops/product_update/tile_update.cuh"
@@ -79,7 +79,7 @@ __device__ __forceinline__ void fetch(const Args& a, Shared& s, const Walker& wa
 }
 
 // ---- warps that multiply -------------------------------------------------------------------------------------------
-// The sums of a part, from one warp to the one in its place of another cluster. `place` counts the warps of a tile.
+// The sums of a part, from a warp to the same warp of another cluster. place: the warp's number among those of a tile.
 __device__ __forceinline__ float4* sums_of(const Args& a, int sharer, int place) {
   return reinterpret_cast<float4*>(a.sums + std::int64_t(sharer * warps_of_a_tile + place) * sums_of_a_warp) + threadIdx.x % 32;
 }
@@ -142,8 +142,8 @@ __device__ __forceinline__ void multiply(const Args& a, Shared& s, const Walker&
 // product_update_sm90 — of every weight: m, v and both halves of w, from the gradient dYᵀ X
 //   reads   dY once per 256 columns, X once per 256 rows (through TMA); moments and halves once     writes  moments and halves
 //   needs   sm_90a, sides that 8 divides (Cut: not all 256), tensors on 16 bytes; an even number of blocks, at most two for each tile of a cluster
-//   numerics  FP32 sums over the tokens in order, of a shared tile the parts' sums added from the last to the first, the gradient rounded to bf16, the update
-//             to the bits of adamw_step; repeats bit for bit
+//   numerics  FP32 sums over the tokens in order (a shared tile: of each part, then the parts from the last to the first), the gradient rounded to bf16,
+//             the update to the bits of adamw_step; repeats bit for bit
 //   limit   the tensor cores; the update's 24 bytes a weight (16 with moments in bf16, 12 in 8 bits) overlap them, except the last tile's
 template <bool Cut, class Moments>
 __global__ void __launch_bounds__(threads, 1) product_update_sm90(const __grid_constant__ Args a) {
