@@ -129,7 +129,9 @@ Reference reference(const Problem& p, const Tensor& q, const Tensor& k, const Te
       for (std::int64_t i = 0; i < p.len_q; ++i) {
         const auto kv = h / p.group();
         const auto row_at = (b * p.len_q + i) * p.heads + h, head_at = b * p.len_k * p.kv_heads + kv;
-        const double *q_row = qs.data() + row_at * dim, *k_head = ks.data() + head_at * dim, *v_head = vs.data() + head_at * dim_v;
+        const double* const q_row = qs.data() + row_at * dim;
+        const double *k_head = nullptr, *v_head = nullptr;  // without keys
+        if (p.len_k > 0) k_head = ks.data() + head_at * dim, v_head = vs.data() + head_at * dim_v;
         const double sink = p.sink ? double(with.sink.as<float>()[h]) : -std::numeric_limits<double>::infinity();
         const Row row = softmax_row(p, lists.band(b), sink, q_row, k_head, key_step, i);
         const auto lse_at = std::size_t((b * p.heads + h) * p.len_q + i);
