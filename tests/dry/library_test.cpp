@@ -145,7 +145,7 @@ TEST_F(DryLibrary, TheDriverCountsPagesAndNoAddresses) {
 TEST_F(DryLibrary, WhatIsOnlyAcceptedIsNamed) {
   EXPECT_EQ(run("libraries"), (Numbers{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 801, 15}));
   EXPECT_EQ(noted(dry::Said::accepted), std::set<std::string>{"cudnnPoolingForward"});
-  EXPECT_EQ(noted(dry::Said::no_workspace), std::set<std::string>{"cusolverDnSgeqrf_bufferSize"});
+  EXPECT_EQ(noted(dry::Said::no_workspace), std::set<std::string>{"cusolverDnCgeqrf_bufferSize"});
   EXPECT_EQ(noted(dry::Said::refused), std::set<std::string>{"cudaGraphicsUnmapResources"});
   const auto products = recorded<dry::Product>();
   ASSERT_EQ(products.size(), 1u);
@@ -153,6 +153,11 @@ TEST_F(DryLibrary, WhatIsOnlyAcceptedIsNamed) {
   const auto marks = recorded<dry::Mark>();
   ASSERT_EQ(marks.size(), 2u) << "each workspace once";
   EXPECT_NE(marks[0].value, marks[1].value);
+}
+
+TEST_F(DryLibrary, FactorsOfMatricesNeedWhatTheirRulesSay) {
+  EXPECT_EQ(run("solver"), (Numbers{0, 831488, 2112, 68, 272640, 1245251, 4194432, 384, 9962136, 1524388, 0}));
+  EXPECT_EQ(noted(dry::Said::no_workspace), std::set<std::string>{"cusolverDnXgeqrf_bufferSize"}) << "complex numbers have no rule";
 }
 
 // A card may multiply tensors of 1 x 1 as they are: their workspace is told, for the lower end of what is needed.

@@ -240,12 +240,41 @@ void libraries() {
   const float one = 1;
   print(call("cublasSgemm_v2", blas, 0, 0, 128, 256, 512, &one, nullptr, 128, nullptr, 512, &one, nullptr, 128));
   int words = -1;
-  print(call("cusolverDnSgeqrf_bufferSize", blas, 4, 4, static_cast<float*>(nullptr), 4, &words));
+  print(call("cusolverDnCgeqrf_bufferSize", blas, 4, 4, static_cast<float*>(nullptr), 4, &words));
   print(words);
   print(call("cudnnCreate", &dnn));
   print(call("cudnnPoolingForward", dnn));
   print(call("cudaGraphicsUnmapResources", 0));
   print(call("cuptiActivityEnable", 1));
+}
+
+// What factors of matrices need, by the rules of one version of CUDA: S and D in numbers, X in bytes.
+void solver() {
+  int words = -1;
+  std::size_t card = 1, host = 1;
+  void* const none = nullptr;
+  print(call("cusolverDnDgeqrf_bufferSize", none, 600, 300, none, 600, &words));
+  print(words);
+  call("cusolverDnSgetrf_bufferSize", none, 512, 512, none, 512, &words);
+  print(words);
+  call("cusolverDnDpotrf_bufferSize", none, 0, 300, none, 300, &words);
+  print(words);
+  call("cusolverDnSorgqr_bufferSize", none, 1000, 500, 500, none, 1000, none, &words);
+  print(words);
+  call("cusolverDnSsyevd_bufferSize", none, 1, 0, 512, none, 512, none, &words);
+  print(words);
+  const std::int64_t n = 512, matrices = 3;
+  call("cusolverDnXgeqrf_bufferSize", none, none, n, n, 0, none, n, 0, none, 0, &card, &host);
+  print(std::int64_t(card + host));
+  call("cusolverDnXpotrf_bufferSize", none, none, 1, n, 1, none, n, 1, &card, &host);
+  print(std::int64_t(card + host));
+  call("cusolverDnXsyevd_bufferSize", none, none, 1, 0, n, 1, none, n, 1, none, 1, &card, &host);
+  print(std::int64_t(card + host));
+  call("cusolverDnXsyevBatched_bufferSize", none, none, 1, 0, std::int64_t(64), 0, none, std::int64_t(64), 0, none, 0, &card, &host,
+       matrices);
+  print(std::int64_t(card + host));
+  call("cusolverDnXgeqrf_bufferSize", none, none, n, n, 4, none, n, 4, none, 4, &card, &host);  // complex: no rule
+  print(std::int64_t(card + host));
 }
 
 // Descriptors of cuDNN's graphs, as PyTorch makes them. Numbers are cuDNN's published enumerations.
@@ -558,11 +587,29 @@ void begins() {  // a library with a runtime inside
 
 int main(int argc, char** argv) {
   const std::map<std::string, std::function<void()>> words = {
-      {"memory", memory}, {"values", values}, {"streams", streams},     {"graphs", graphs},       {"properties", properties},
-      {"driver", driver}, {"host", host},     {"libraries", libraries}, {"recurrent", recurrent}, {"convolutions", convolutions},
-      {"count", count},   {"killed", killed}, {"forked", forked},       {"threads", threads},     {"shared_card", shared_card},
-      {"ranks", ranks},   {"marks", marks},   {"speed", speed},         {"pool", pool},           {"named", named},
-      {"begins", begins}, {"smi", smi},
+      {"memory", memory},
+      {"values", values},
+      {"streams", streams},
+      {"graphs", graphs},
+      {"properties", properties},
+      {"driver", driver},
+      {"host", host},
+      {"libraries", libraries},
+      {"solver", solver},
+      {"recurrent", recurrent},
+      {"convolutions", convolutions},
+      {"count", count},
+      {"killed", killed},
+      {"forked", forked},
+      {"threads", threads},
+      {"shared_card", shared_card},
+      {"ranks", ranks},
+      {"marks", marks},
+      {"speed", speed},
+      {"pool", pool},
+      {"named", named},
+      {"begins", begins},
+      {"smi", smi},
   };
   const auto word = words.find(argc > 1 ? argv[1] : "");
   if (word == words.end()) return 64;
