@@ -155,6 +155,8 @@ TEST_F(DryLibrary, WhatIsOnlyAcceptedIsNamed) {
   EXPECT_NE(marks[0].value, marks[1].value);
 }
 
+TEST_F(DryLibrary, AKnownPartThatIsCutInManyPlacesTakesNoMoreMemory) { EXPECT_EQ(run("pieces"), (Numbers{1, 1, 0})); }
+
 TEST_F(DryLibrary, FactorsOfMatricesNeedWhatTheirRulesSay) {
   EXPECT_EQ(run("solver"), (Numbers{0, 831488, 2112, 68, 272640, 1245251, 4194432, 384, 9962136, 1524388, 0}));
   EXPECT_EQ(noted(dry::Said::no_workspace), std::set<std::string>{"cusolverDnXgeqrf_bufferSize"}) << "complex numbers have no rule";

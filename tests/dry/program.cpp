@@ -248,6 +248,27 @@ void libraries() {
   print(call("cuptiActivityEnable", 1));
 }
 
+// How many MiB of the host's memory a known part takes that is forgotten in 4096 places, and what lies between.
+void pieces() {
+  constexpr std::size_t bytes = std::size_t(256) << 10, every = 64;
+  const auto resident_mib = [] {
+    long whole = 0, resident = 0;
+    std::FILE* const f = std::fopen("/proc/self/statm", "r");
+    const int read = f ? std::fscanf(f, "%ld %ld", &whole, &resident) : 0;
+    if (f) std::fclose(f);
+    return read == 2 ? resident * sysconf(_SC_PAGESIZE) / mib : -1;
+  };
+  char* const p = allocate(bytes);
+  const std::string told(bytes, 'a');
+  call("headroom_dry_know", static_cast<void*>(p), bytes, static_cast<const void*>(told.data()));
+  const auto before = resident_mib();
+  for (std::size_t at = 0; at < bytes; at += every) call("headroom_dry_forget", static_cast<void*>(p + at), std::size_t(4));
+  print(before >= 0 && resident_mib() - before < 64);
+  char held[4] = {};
+  print(call("headroom_dry_known", static_cast<const void*>(p + every + 4), std::size_t(4), static_cast<void*>(held)));
+  print(call("headroom_dry_known", static_cast<const void*>(p + every), std::size_t(4), static_cast<void*>(held)));
+}
+
 // What factors of matrices need, by the rules of one version of CUDA: S and D in numbers, X in bytes.
 void solver() {
   int words = -1;
@@ -596,6 +617,7 @@ int main(int argc, char** argv) {
       {"host", host},
       {"libraries", libraries},
       {"solver", solver},
+      {"pieces", pieces},
       {"recurrent", recurrent},
       {"convolutions", convolutions},
       {"count", count},

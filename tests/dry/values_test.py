@@ -93,6 +93,25 @@ class Dry(unittest.TestCase):
 
 
 class Values(Dry):
+    def test_a_permuted_tensor_is_forgotten_in_few_pieces(self):
+        lines, _ = self.dry("""
+            import sys, torch
+            library, calls = sys.modules["headroom_dry.library"], [0]
+            before = library.forget
+            def forget(*words):
+                calls[0] += 1
+                return before(*words)
+            library.forget = forget
+            x = torch.ones(2, 500, 8, 31, device="cuda").permute(0, 3, 1, 2)
+            y = torch.nn.functional.pad(x, (0, 0, 0, 10))
+            print(calls[0] < 5000, calls[0])
+            a = torch.arange(24, device="cuda").view(2, 3, 4)
+            a.permute(2, 0, 1)[1:3].copy_(torch.rand(2, 2, 3, device="cuda") > 2)
+            print(a[..., 0].tolist(), a[..., 3].tolist())
+            """)
+        self.assertTrue(lines[0].startswith("True"), lines)
+        self.assertEqual(lines[1], "[[0, 4, 8], [12, 16, 20]] [[3, 7, 11], [15, 19, 23]]")
+
     def test_integers_are_what_a_card_computes(self):
         lines, marks = self.dry("""
             import torch

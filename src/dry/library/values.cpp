@@ -31,6 +31,10 @@ struct Part : std::vector<char> {
   Part() = default;
   template <class Iterator>
   Part(Iterator first, Iterator last, bool is_guess) : std::vector<char>(first, last), guess(is_guess) {}
+  void cut(std::size_t n) {  // its memory, too: a part that is cut in many places would keep all of it for each piece
+    resize(n);
+    shrink_to_fit();
+  }
   bool guess = false;
 };
 
@@ -58,7 +62,7 @@ struct Parts {  // pieces of known memory; they never overlap
       const auto before = std::prev(at);
       const Address last = before->first + before->second.size();
       if (last > end) bytes[end] = {before->second.end() - std::ptrdiff_t(last - end), before->second.end(), before->second.guess};
-      if (last > begin) before->second.resize(begin - before->first);
+      if (last > begin) before->second.cut(begin - before->first);
     }
     at = bytes.lower_bound(begin);
     while (at != bytes.end() && at->first < end) {

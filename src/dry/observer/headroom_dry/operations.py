@@ -6,6 +6,7 @@ NUMBERS = frozenset((int, float, bool, complex))
 FEW = 64  # elements of a floating one
 LATER = 1 << 15  # elements: larger results are computed when they are read, and most never are
 COPIED = 1 << 18  # elements: the library keeps larger copies in no case
+MOST_PIECES = 1 << 12  # of a tensor that is forgotten piece by piece, so that what lies between stays known
 COMPARISONS = "eq ne lt le gt ge logical_not logical_and logical_or logical_xor".split()
 
 ELEMENTWISE = """add sub rsub mul div true_divide floor_divide remainder fmod neg abs reciprocal sqrt rsqrt pow exp exp2 expm1 log log2 log10 log1p ceil

@@ -3,7 +3,7 @@ import ctypes
 import threading
 
 from . import library
-from .operations import COPIED, FEW, MOST
+from .operations import COPIED, FEW, MOST, MOST_PIECES
 
 _of_thread = threading.local()
 
@@ -58,14 +58,16 @@ class Twins:
             store(begin + at * size, inner * size, source + k * inner * size)
 
     @staticmethod
-    def pieces(t):
-        """(elements that lie beside each other, where each such piece begins), in the order of a contiguous copy."""
-        inner, last, offsets = 1, t.dim(), [0]
-        while last and t.stride(last - 1) == inner:
-            last -= 1
-            inner *= t.shape[last]
-        for d in range(last):
-            offsets = [at + i * t.stride(d) for at in offsets for i in range(t.shape[d])]
+    def pieces(t, in_order=True):
+        """(elements that lie beside each other, where each such piece begins), in the order of a contiguous copy, or each place once in any order."""
+        dims = list(zip(t.shape, t.stride()))
+        if not in_order:  # of a permuted tensor there are far fewer pieces
+            dims = sorted((d for d in dims if d[0] != 1 and d[1]), key=lambda d: -d[1])
+        inner, offsets = 1, [0]
+        while dims and dims[-1][1] == inner:
+            inner *= dims.pop()[0]
+        for count, stride in dims:
+            offsets = [at + i * stride for at in offsets for i in range(count)]
         return inner, offsets
 
     def drop(self, t):
@@ -74,8 +76,11 @@ class Twins:
             if n:
                 library.forget(begin, n * size)
             return
-        inner, offsets = self.pieces(t)  # what lies between stays known
-        for at in offsets:
+        inner, offsets = self.pieces(t, in_order=False)
+        if len(offsets) > MOST_PIECES:
+            library.forget(begin, n * size)
+            return
+        for at in offsets:  # what lies between stays known
             library.forget(begin + at * size, inner * size)
 
     def mask_of_ones(self, bare, t):
