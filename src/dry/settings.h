@@ -23,6 +23,10 @@ constexpr const char* hosts_variable = "HEADROOM_DRY_HOSTS";
 // Which experts tokens go to where a program's numbers do not say (the observer reads it): random, balanced, worst, measured:F1,F2,…
 constexpr const char* routing_variable = "HEADROOM_DRY_ROUTING";
 
+// When PyTorch's allocator is told that a stream is done with memory of another: by the clock of the card; "at once", or "late", when the program has
+// waited for it.
+constexpr const char* events_variable = "HEADROOM_DRY_EVENTS";
+
 // What an unknown float is for the program that reads it (the observer's: 0.75).
 constexpr const char* float_variable = "HEADROOM_DRY_FLOAT";
 

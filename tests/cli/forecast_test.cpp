@@ -86,6 +86,18 @@ TEST_F(Forecast, AProgramThatFailsWhereNothingOfItsMaskIsTrueKeepsItsUpperEnd) {
   EXPECT_GT(whole["uncertain"]["high_bytes"], some["uncertain"]["high_bytes"]);
 }
 
+// A card that is slower than its description gives memory back later.
+TEST_F(Forecast, MemoryThatASecondStreamUsesMayComeBackAtOnceOrLate) {
+  const Json j = json("--device h100", "batch=8 late", 0), plain = json("--device h100", "batch=8", 0);
+  EXPECT_EQ(j["peak_allocated_bytes"], plain["peak_allocated_bytes"]);
+  EXPECT_EQ(plain["uncertain"]["low_bytes"].get<std::int64_t>() - j["uncertain"]["low_bytes"].get<std::int64_t>(), 8 * 64 * mib);
+  const Ended may = run(line("--device h100 --memory 2.8", "batch=8 late"));  // between the ends
+  EXPECT_EQ(may.code, 3) << may.err;
+  EXPECT_TRUE(may.out.starts_with("May not fit on ")) << may.out;
+  EXPECT_NE(may.out.find("when a second stream is done with memory"), std::string::npos) << may.out;
+  EXPECT_NE(may.out.find("Memory of one stream that another used"), std::string::npos) << may.out;
+}
+
 TEST_F(Forecast, TheLimitIsTheOneThatWasAsked) {
   const Json small = json("--device h100 --memory 3", "batch=10", 3), large = json("--device h100 --memory 5", "batch=10", 0);
   EXPECT_EQ(small["memory_bytes"], 3 * gib);

@@ -39,7 +39,7 @@ class DryLibrary : public testing::Test {
     std::string line = "env -u CUDA_VISIBLE_DEVICES";
     for (const auto& [name, value] : dry::environment(settings, HEADROOM_DRY_LIBRARY, folder)) line += " '" + name + "=" + value + "'";
     for (const std::string& m : more) line += " '" + m + "'";
-    line += std::string(" '") + HEADROOM_DRY_PROGRAM + "' " + word;
+    line += " '" + program + "' " + word;
     std::FILE* const pipe = popen(line.c_str(), "r");
     Numbers out;
     for (long long value; std::fscanf(pipe, "%lld", &value) == 1;) out.push_back(value);
@@ -63,7 +63,7 @@ class DryLibrary : public testing::Test {
     return out;
   }
 
-  std::string folder;
+  std::string folder, program = HEADROOM_DRY_PROGRAM;
   dry::Dry settings;
   int status = -1;
 };
@@ -117,6 +117,25 @@ TEST_F(DryLibrary, AnEventIsDoneWhenItsStreamIs) {
   EXPECT_EQ(recorded<dry::Launch>().size(), 50000u);
   EXPECT_EQ(recorded<dry::EventEntry>().size(), 3u);
   EXPECT_EQ(recorded<dry::Wait>().size(), 2u);
+}
+
+// PyTorch's allocator is libc10_cuda.so; a program's own questions are answered by the clock.
+TEST_F(DryLibrary, TheAllocatorIsToldLateWhatOnlyTheCardsSpeedDecides) {
+  const std::string allocator = folder + "/libc10_cuda";
+  fs::create_symlink(HEADROOM_DRY_PROGRAM, allocator);
+  const auto marked = [this] {
+    long long count = 0;
+    for (const dry::Process& p : dry::read_record(folder))
+      p.each([&](const dry::Head&, const dry::Mark& m) { count += p.name(m.what) == "events"; });
+    return count;
+  };
+  EXPECT_EQ(run("order", {"HEADROOM_DRY_EVENTS=late"}), (Numbers{0, 600, 0, 0, 0, 0, 1, 0}));
+  EXPECT_EQ(marked(), 0);
+  program = allocator;
+  EXPECT_EQ(run("order", {"HEADROOM_DRY_EVENTS=late"}), (Numbers{0, 600, 600, 0, 600, 0, 1, 0}));
+  EXPECT_EQ(run("order", {"HEADROOM_DRY_EVENTS=at once"}), (Numbers{0, 0, 0, 0, 0, 0, 1, 0}));
+  EXPECT_EQ(run("order"), (Numbers{0, 600, 0, 0, 0, 0, 1, 0}));
+  EXPECT_EQ(marked(), 3);
 }
 
 TEST_F(DryLibrary, ACaptureReachesTheStreamsThatWaitForIt) {

@@ -157,6 +157,34 @@ void streams() {
   print(call("cudaDeviceSynchronize"));
 }
 
+// Two streams, the second of which waits for the first; what is asked of their events as PyTorch's allocator asks.
+void order() {
+  register_kernel();
+  void *a = nullptr, *b = nullptr, *first = nullptr, *second = nullptr, *beside = nullptr;
+  call("cudaStreamCreate", &a);
+  call("cudaStreamCreate", &b);
+  call("cudaEventCreate", &first);
+  call("cudaEventCreate", &second);
+  call("cudaEventCreate", &beside);
+  print(call("cudaEventQuery", first));  // never recorded
+  for (int i = 0; i < 50000; ++i) launch(a);
+  call("cudaEventRecord", first, a);
+  print(call("cudaEventQuery", first));
+  call("cudaStreamWaitEvent", b, first, 0u);
+  call("cudaEventRecord", second, b);
+  call("cudaEventRecord", beside, a);
+  usleep(200000);  // by the clock all is done
+  print(call("cudaEventQuery", first));
+  call("cudaEventSynchronize", second);
+  print(call("cudaEventQuery", first));
+  print(call("cudaEventQuery", beside));
+  call("cudaStreamSynchronize", a);
+  print(call("cudaEventQuery", beside));
+  call("cudaEventRecord", beside, b);
+  print(call("cudaEventQuery", beside) == 0 || call("cudaDeviceSynchronize") == 0);
+  print(call("cudaEventQuery", beside));
+}
+
 void graphs() {
   register_kernel();
   void *a = nullptr, *b = nullptr, *event = nullptr, *graph = nullptr, *executable = nullptr;
@@ -611,6 +639,7 @@ int main(int argc, char** argv) {
       {"memory", memory},
       {"values", values},
       {"streams", streams},
+      {"order", order},
       {"graphs", graphs},
       {"properties", properties},
       {"driver", driver},

@@ -16,6 +16,7 @@
 #include "dry/library/last_error.h"
 #include "dry/library/launch.h"
 #include "dry/library/memory.h"
+#include "dry/library/order.h"
 #include "dry/library/properties.h"
 #include "dry/library/public.h"
 #include "dry/library/python.h"
@@ -128,6 +129,7 @@ int cuCtxGetApiVersion(void*, unsigned* out) {
 }
 int cuCtxSynchronize() {
   host_waits(WaitsFor::device, std::uint32_t(device()), device_done_ns(device()));
+  order_host_waits_for_device(device());
   return ok;
 }
 int cuCtxGetStreamPriorityRange(int* least, int* greatest) {

@@ -8,6 +8,7 @@
 #include "dry/library/caller.h"
 #include "dry/library/last_error.h"
 #include "dry/library/memory.h"
+#include "dry/library/order.h"
 #include "dry/library/properties.h"
 #include "dry/library/public.h"
 #include "dry/library/python.h"
@@ -129,6 +130,7 @@ int cudaDeviceSetCacheConfig(int) { return ok; }
 int cudaDeviceSynchronize() {
   settle();
   host_waits(WaitsFor::device, std::uint32_t(device()), device_done_ns(device()));
+  order_host_waits_for_device(device());
   return ok;
 }
 

@@ -6,8 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "dry/library/caller.h"
 #include "dry/library/host.h"
 #include "dry/library/last_error.h"
+#include "dry/library/order.h"
 #include "dry/library/public.h"
 #include "dry/library/python.h"
 #include "dry/library/recorder.h"
@@ -72,6 +74,7 @@ int cudaStreamQuery(StreamHandle s) { return done(stream_of(s).done_ns) ? ok : n
 int cudaStreamSynchronize(StreamHandle s) {
   settle();
   host_waits(WaitsFor::stream, stream_of(s).number, stream_of(s).done_ns);
+  order_host_waits(stream_of(s));
   return ok;
 }
 int cudaStreamAddCallback(StreamHandle s, void (*call)(StreamHandle, int, void*), void* data, unsigned) {
@@ -95,6 +98,7 @@ int cudaEventCreateWithFlags(void** out, unsigned) {
 }
 int cudaEventCreate(void** out) { return cudaEventCreateWithFlags(out, 0); }
 int cudaEventDestroy(void* e) {
+  if (e) order_forgets(*static_cast<Event*>(e));
   delete static_cast<Event*>(e);
   return ok;
 }
@@ -103,14 +107,21 @@ int cudaEventRecord(void* e, StreamHandle s) {
   const Stream& stream = stream_of(s);
   event.at_ns = stream.done_ns.load();
   event.capture = stream.capture.load();
+  order_recorded(event, stream);
   event_entry(EventDone::record, stream, event);
   return ok;
 }
 int cudaEventRecordWithFlags(void* e, StreamHandle s, unsigned) { return cudaEventRecord(e, s); }
-int cudaEventQuery(void* e) { return done(static_cast<Event*>(e)->at_ns) ? ok : not_ready; }
+int cudaEventQuery(void* e) {
+  const Event& event = *static_cast<Event*>(e);
+  const bool by_the_clock = done(event.at_ns);
+  if (!is_allocators(__builtin_return_address(0))) return by_the_clock ? ok : not_ready;
+  return done_for_allocator(event, by_the_clock) ? ok : not_ready;
+}
 int cudaEventSynchronize(void* e) {
   settle();
   host_waits(WaitsFor::event, static_cast<Event*>(e)->number, static_cast<Event*>(e)->at_ns);
+  order_host_waits(*static_cast<Event*>(e));
   return ok;
 }
 int cudaEventElapsedTime(float* ms, void* from, void* to) {
@@ -123,6 +134,7 @@ int cudaStreamWaitEvent(StreamHandle s, void* e, unsigned) {
   const Event& event = *static_cast<Event*>(e);
   Stream& stream = stream_of(s);
   stream.done_ns = std::max<std::uint64_t>(stream.done_ns, event.at_ns);
+  order_stream_waits(stream, event);
   event_entry(EventDone::stream_waits, stream, event);
   Captures& c = captures();
   const std::lock_guard lock(c.mutex);

@@ -82,9 +82,10 @@ struct ProcessStory {
   bool ended_itself = false;                 // in that while, with an exit code of its own
   std::vector<std::string> unknown_lines;    // lines that read unknown values since the last step; the first ones
   bool made_optimizer = false;
-  std::string routed;      // a line whose sizes follow from a guess of which experts tokens go to
-  bool of_a_mask = false;  // or of which elements of a mask are true
-  std::string torch;       // its version; empty: not known
+  std::string routed;        // a line whose sizes follow from a guess of which experts tokens go to
+  bool of_a_mask = false;    // or of which elements of a mask are true
+  bool late_events = false;  // PyTorch's allocator asked whether another stream is done with memory, and only the card's speed decides it
+  std::string torch;         // its version; empty: not known
   bool torch_with_cuda = true;
   dry::StepTimed time;  // a step's; story_of leaves it empty
   std::int64_t unknown_values() const;

@@ -1,7 +1,10 @@
 // One setting of a program: dry on the card that is asked about, and once more without a limit where that is too small.
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <functional>
+#include <span>
+#include <string_view>
 #include <tuple>
 
 #include "base/device_names.h"
@@ -129,55 +132,77 @@ std::uint64_t unlimited_from(const DryRun& ended) {
   return std::uint64_t(errors);
 }
 
-// Sizes follow from which experts tokens go to. The run sent each token to any of them; the interval has room for two others: as many tokens to
-// each, and all to the same (the other experts then have no gradient). Of an unknown mask half is true, and in these runs nothing, then all. A program
-// that fails where nothing is true has no such low end, and keeps its upper one.
-void add_routing(Told& t, const DryRunAsked& as_it_ran, const ProcessStory& one, const Host& host) {
-  const char* const runs = one.of_a_mask ? "the runs with other masks" : "the runs with other experts";
-  Routing routing{one.routed, least_of(t), t.row.low_bytes.value_or(t.row.needed_bytes), t.row.high_bytes};
-  std::tie(routing.allocated_low_bytes, routing.allocated_high_bytes) = allocated_range(t.accounts.front());
-  routing.of_a_mask = one.of_a_mask;
-  for (const char* how : {"balanced", "worst"}) {
-    if (t.stop(host.stop(), runs)) {
-      routing.high_bytes.reset();
+// Widens the need by another run of the program, which ended well.
+void take_in(Told& t, const DryRun& run) {
+  Runs& all = *t.runs;
+  Told other;
+  other.device = t.device;
+  other.room = t.room;
+  other.row.memory_bytes = t.row.memory_bytes;
+  fill(other, run.processes);
+  all.least_bytes = std::min(all.least_bytes, least_of(other));
+  all.low_bytes = std::min(all.low_bytes, *other.row.low_bytes);
+  const auto [allocated_low, allocated_high] = allocated_range(other.accounts.front());
+  all.allocated_low_bytes = std::min(all.allocated_low_bytes, allocated_low);
+  all.allocated_high_bytes = std::max(all.allocated_high_bytes, allocated_high);
+  if (!other.row.high_bytes) all.high_bytes.reset();
+  if (all.high_bytes) all.high_bytes = std::max(*all.high_bytes, *other.row.high_bytes);
+  for (ForecastRankRow& rank : t.ranks)
+    for (const ForecastRankRow& same : other.ranks) {
+      if (same.rank != rank.rank || same.card != rank.card) continue;
+      rank.low_bytes = std::min(*rank.low_bytes, *same.low_bytes);
+      rank.high_bytes = rank.high_bytes && same.high_bytes ? std::optional(std::max(*rank.high_bytes, *same.high_bytes)) : std::nullopt;
+      rank.fits = rank.high_bytes.value_or(rank.needed_bytes) <= t.room.memory_bytes;
+    }
+}
+
+// Runs the program again with each value of a variable, and takes these runs into the need. One that fails leaves no upper end, but with the value
+// `least`, which needs no more than others.
+void add_runs(Told& t, const DryRunAsked& as_it_ran, const char* variable, std::span<const char* const> values, const char* what,
+              const Host& host, std::string_view least = "") {
+  if (!t.runs) {
+    t.runs = Runs{.least_bytes = least_of(t), .low_bytes = t.row.low_bytes.value_or(t.row.needed_bytes), .high_bytes = t.row.high_bytes};
+    std::tie(t.runs->allocated_low_bytes, t.runs->allocated_high_bytes) = allocated_range(t.accounts.front());
+  }
+  for (const char* value : values) {
+    if (t.stop(host.stop(), what)) {
+      t.runs->high_bytes.reset();
       break;
     }
     DryRunAsked asked = as_it_ran;
-    asked.settings.push_back(fmt::format("{}={}", dry::routing_variable, how));
+    asked.settings.push_back(fmt::format("{}={}", variable, value));
     asked.output = [](std::string_view) {};
     DryRun run = run_dry(asked);
     if (!run.ended_well() && !run.ended.asked && run.ran_out() && asked.dry.card.unlimited == 0) {
       asked.dry.card.unlimited = unlimited_from(run);
       run = run_dry(asked);
     }
-    const bool least = one.of_a_mask && how == std::string_view("balanced");
-    if (t.stop(run.ended.asked, runs) || !run.ended_well() || !run.any_bytes()) {
-      if (!least) routing.high_bytes.reset();
+    if (t.stop(run.ended.asked, what) || !run.ended_well() || !run.any_bytes()) {
+      if (value != least) t.runs->high_bytes.reset();
       continue;
     }
-    Told other;
-    other.device = t.device;
-    other.room = t.room;
-    other.row.memory_bytes = t.row.memory_bytes;
-    fill(other, run.processes);
-    routing.least_bytes = std::min(routing.least_bytes, least_of(other));
-    routing.low_bytes = std::min(routing.low_bytes, *other.row.low_bytes);
-    const auto [allocated_low, allocated_high] = allocated_range(other.accounts.front());
-    routing.allocated_low_bytes = std::min(routing.allocated_low_bytes, allocated_low);
-    routing.allocated_high_bytes = std::max(routing.allocated_high_bytes, allocated_high);
-    if (!other.row.high_bytes) routing.high_bytes.reset();
-    if (routing.high_bytes) routing.high_bytes = std::max(*routing.high_bytes, *other.row.high_bytes);
-    for (ForecastRankRow& rank : t.ranks)
-      for (const ForecastRankRow& same : other.ranks) {
-        if (same.rank != rank.rank || same.card != rank.card) continue;
-        rank.low_bytes = std::min(*rank.low_bytes, *same.low_bytes);
-        rank.high_bytes = rank.high_bytes && same.high_bytes ? std::optional(std::max(*rank.high_bytes, *same.high_bytes)) : std::nullopt;
-        rank.fits = rank.high_bytes.value_or(rank.needed_bytes) <= t.room.memory_bytes;
-      }
+    take_in(t, run);
   }
-  t.row.low_bytes = routing.low_bytes;
-  t.row.high_bytes = routing.high_bytes;
-  t.routing = std::move(routing);
+  t.row.low_bytes = t.runs->low_bytes;
+  t.row.high_bytes = t.runs->high_bytes;
+}
+
+// Sizes follow from which experts tokens go to. The run sent each token to any of them; the interval has room for two others: as many tokens to
+// each, and all to the same (the other experts then have no gradient). Of an unknown mask half is true, and in these runs nothing, then all. A program
+// that fails where nothing is true has no such low end, and keeps its upper one.
+void add_routing(Told& t, const DryRunAsked& as_it_ran, const ProcessStory& one, const Host& host) {
+  constexpr std::array others{"balanced", "worst"};
+  t.routing = Routing{one.routed, one.of_a_mask};
+  add_runs(t, as_it_ran, dry::routing_variable, others, one.of_a_mask ? "the runs with other masks" : "the runs with other experts", host,
+           one.of_a_mask ? others[0] : "");
+}
+
+// PyTorch's allocator gives memory back that a second stream used once that stream is done with it. By the clock it was done sooner or later; of a
+// faster card at once, and of any card when the program has waited for it.
+void add_late(Told& t, const DryRunAsked& as_it_ran, const Host& host) {
+  constexpr std::array others{"at once", "late"};
+  t.late = true;
+  add_runs(t, as_it_ran, dry::events_variable, others, "the runs in which streams end early and late", host);
 }
 
 // The run that says what a program needs which does not fit. What the first run has shown stays known, whatever becomes of this one.
@@ -247,6 +272,11 @@ Told forecast_one(const Forecast& a, const std::vector<std::string>& program, co
       one && !t.stopped && run.ended_well() && !std::getenv(dry::routing_variable)) {
     asked.progress = doing(one->of_a_mask ? "other masks" : "other experts");
     add_routing(t, asked, *one, host);
+  }
+  if (std::ranges::any_of(t.processes, &ProcessStory::late_events) && !t.stopped && run.ended_well() &&
+      !std::getenv(dry::events_variable)) {
+    asked.progress = doing("streams that end early and late");
+    add_late(t, asked, host);
   }
   t.time = slowest_rank(t.processes, asked.rates, a.device);
   t.row.ms = t.time.ms;

@@ -145,6 +145,8 @@ void Reading::operator()(const Head&, const dry::Mark& m) {
   } else if (what == "routed") {
     story_.routed = shown_file(text);
     story_.of_a_mask = m.value != 0;
+  } else if (what == "events") {
+    story_.late_events = true;
   } else if (what == "torch") {
     story_.torch = text;
     story_.torch_with_cuda = m.value != 0;

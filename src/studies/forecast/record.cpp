@@ -161,9 +161,9 @@ Record uncertain_of(const Told& t, bool for_people) {
     const bool open = std::ranges::any_of(t.processes, [](const ProcessStory& p) { return !p.open.empty(); });
     const auto allocated = [&](const auto& end) { return a.spread ? Value(std::int64_t(end(*a.spread))) : Value(); };
     r.add("allocated_low_bytes",
-          allocated([&](const dry::Spread& s) { return t.routing ? t.routing->allocated_low_bytes : least_allocated(a, s.low.allocated); }),
+          allocated([&](const dry::Spread& s) { return t.runs ? t.runs->allocated_low_bytes : least_allocated(a, s.low.allocated); }),
           Unit::bytes);
-    const Value most = allocated([&](const dry::Spread& s) { return t.routing ? t.routing->allocated_high_bytes : s.high.allocated; });
+    const Value most = allocated([&](const dry::Spread& s) { return t.runs ? t.runs->allocated_high_bytes : s.high.allocated; });
     r.add("allocated_high_bytes", open ? Value() : most, Unit::bytes);
     r.add("unknown_values", t.row.unknown_values).add("accepted_functions", t.row.accepted_functions);
     r.add(Part{table_of("values", "", values)});
@@ -217,6 +217,11 @@ Record uncertain_of(const Told& t, bool for_people) {
         t.routing->of_a_mask ? "which elements of a mask are true, or how many values differ" : "how many tokens go to each expert",
         t.routing->of_a_mask ? "with half of each such mask, with nothing of it, with all of it"
                              : "tokens to any of them, as many to each, all to the same"));
+  if (t.late)
+    note(
+        "Memory of one stream that another used comes back once the card is done with it, sooner or later by its speed. The program was "
+        "run three times: as this card's clock has it, at once, and only when the program waits for the card; the need is the interval "
+        "of all three.");
   if (most.pool_slack_bytes > 0)
     note(fmt::format("What a pool of cudaMallocAsync keeps is not published. It needs what is live, {} less than is counted here, or more.",
                      words(most.pool_slack_bytes)));

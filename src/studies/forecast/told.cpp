@@ -55,7 +55,7 @@ std::optional<Fraction> fraction_of(const Told& t) {
 
 std::uint64_t least_of(const Told& t) {
   const std::uint64_t least = t.row.needed_bytes - (t.accounts.front().peak_reserved_bytes - reserved_range(t.accounts.front()).low);
-  return std::min(least, t.routing ? t.routing->least_bytes : least);
+  return std::min(least, t.runs ? t.runs->least_bytes : least);
 }
 
 bool own_limit_ended_it(const Told& t) {

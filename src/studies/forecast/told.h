@@ -12,12 +12,16 @@
 
 namespace headroom::studies {
 
-// What the need is with other experts for its tokens, in a program whose sizes follow from that.
-struct Routing {
-  std::string line;  // the line that reads how many tokens there are
+// The need over several runs of one program, which differ in what only a card knows.
+struct Runs {
   std::uint64_t least_bytes = 0, low_bytes = 0;
   std::optional<std::uint64_t> high_bytes{};
   std::uint64_t allocated_low_bytes = 0, allocated_high_bytes = 0;
+};
+
+// With other experts for its tokens, in a program whose sizes follow from that.
+struct Routing {
+  std::string line;        // the line that reads how many tokens there are
   bool of_a_mask = false;  // the line reads which elements of a mask are true
 };
 
@@ -42,6 +46,8 @@ struct Told {
   Device device;
   Room room;
   std::optional<Routing> routing{};
+  bool late = false;                        // memory that a second stream used came back at once in one run, late in another
+  std::optional<Runs> runs{};               // with other experts, or of memory that comes back early or late
   std::optional<ForecastRow> expandable{};  // the need with expandable segments, if that may decide
 
   // Notes that Ctrl-C stopped `what`, if it did.
