@@ -1,0 +1,117 @@
+"""Values of the card that nobody knows: what stands for them, and the sizes that follow."""
+
+import importlib.util
+import unittest
+
+from dry_program import Dry
+
+
+class Guesses(Dry):
+    def test_unknown_values_follow_rules_and_are_told_with_their_line(self):
+        program = """
+            import torch
+            x = torch.randn(64, 16, device="cuda")
+            i = torch.topk(x, 2)[1]
+            print(torch.nn.functional.one_hot(i, 16).sum((0, 1)).tolist())
+            print(torch.isnan(x).any().item(), torch.isfinite(x).all().item(), x[x > 0].shape[0], x.argmax(-1)[0].item())
+        """
+        lines, marks = self.dry(program)
+        counts = eval(lines[0])
+        self.assertEqual((sum(counts), lines[1]), (128, "False True 512 8"))
+        self.assertGreater(max(counts), min(counts))  # at random, and the same in every run
+        self.assertEqual(self.dry(program)[0][0], lines[0])
+        self.assertEqual(self.dry(program, HEADROOM_DRY_ROUTING="balanced")[0][0], str([8] * 16))
+        routed = lambda marks: [(m[1].rsplit("/", 1)[1], m[2]) for m in marks if m[0] == "routed"]
+        self.assertEqual(routed(marks), [("program.py:5", 0)])
+        boxes = "import torch\nx = torch.randn(64, device='cuda')\nbest = x.topk(16)[0]\nprint((best > 0.1).nonzero().shape[0])\n"
+        lines, marks_of_boxes = self.dry(boxes)
+        self.assertEqual((lines, routed(marks_of_boxes)), (["8"], [("program.py:4", 1)]), "how much of a mask is true")
+        told = {m[1].rsplit("/", 1)[1] for m in marks if m[0] == "value"}
+        self.assertEqual(told, {"program.py:5 int64", "program.py:6 bool", "program.py:6 int64"})
+        self.assertEqual(self.dry(program, HEADROOM_DRY_ROUTING="worst")[0][0], str([64, 64] + [0] * 14))
+        shares = "measured:" + ",".join(["9"] + ["1"] * 15)
+        counts = eval(self.dry(program, HEADROOM_DRY_ROUTING=shares)[0][0])
+        self.assertEqual((sum(counts), counts[0] == max(counts)), (128, True))
+
+    def test_sizes_by_values_are_run_with_nothing_and_with_all(self):
+        program = """
+            import torch
+            x = torch.randn(64, device="cuda")
+            print(x[x > 0].shape[0], torch.unique((x * 9).int()).shape[0], (torch.randn(3000, 2000, device="cuda") > 0).nonzero().shape[0])
+        """
+        routed = lambda marks: [(m[1].rsplit("/", 1)[1], m[2]) for m in marks if m[0] == "routed"]
+        lines, marks = self.dry(program)
+        self.assertEqual((lines, routed(marks)), (["32 64 3000000"], [("program.py:4", 1)]))
+        self.assertEqual(self.dry(program, HEADROOM_DRY_ROUTING="balanced")[0], ["0 1 0"])
+        self.assertEqual(self.dry(program, HEADROOM_DRY_ROUTING="worst")[0], ["64 64 6000000"])
+        known = "import torch\nx = torch.arange(64, device='cuda')\nprint(x[x > 9].shape[0], torch.unique(x // 2).shape[0])\n"
+        lines, marks = self.dry(known)
+        self.assertEqual((lines, routed(marks)), (["54 32"], []), "what is known is no guess")
+
+    @unittest.skipUnless(importlib.util.find_spec("torchvision"), "torchvision is not installed")
+    def test_what_a_kernel_of_another_library_writes_is_not_known(self):
+        """It fills a mask of zeros with the boxes that are kept."""
+        lines, marks = self.dry("""
+            import torch, torchvision
+            x = torch.rand(100, 4, device="cuda")
+            print(torchvision.ops.nms(x, torch.rand(100, device="cuda"), 0.5).shape[0])
+        """)
+        self.assertEqual((lines, [m[2] for m in marks if m[0] == "routed"]), (["50"], [1]))
+
+    def test_a_tensor_as_large_as_a_value_says_may_need_more(self):
+        opened = lambda program: [m[1].split("/")[0].split(" ")[0] for m in self.dry("import torch\n" + program)[1] if m[0] == "open"]
+        self.assertEqual(opened("n = (torch.randn(9, device='cuda') * 5).int()\ntorch.repeat_interleave(torch.ones(9, device='cuda'), n)\n"), ["repeat_interleave"])
+        self.assertEqual(opened("n = (torch.randn(9, device='cuda') * 5).int()\ntorch.repeat_interleave(torch.ones(9, device='cuda'), n, output_size=20)\n"), [])
+        self.assertEqual(opened("torch.repeat_interleave(torch.ones(9, device='cuda'), torch.arange(9, device='cuda'))\n"), [])
+
+    def test_sums_of_sparse_gradients_have_as_many_rows_as_places_differ(self):
+        lines, marks = self.dry("""
+            import torch
+            def rows(places):
+                values = torch.randn(len(places), 8, device="cuda")
+                return torch.sparse_coo_tensor(places[None], values, (100, 8)).coalesce()._nnz()
+            print(rows(torch.tensor([5, 7, 5, 5, 9], device="cuda")), rows(torch.empty(5, dtype=torch.int64, device="cuda")))
+            table = torch.nn.Embedding(100, 8, sparse=True).cuda()
+            table(torch.tensor([[1, 2, 1], [2, 2, 4]]).cuda()).sum().backward()
+            print(table.weight.grad.coalesce().indices().shape)
+        """)
+        self.assertEqual(lines, ["3 5", "torch.Size([1, 3])"])  # of unknown places all are taken to differ
+        self.assertEqual([m[1].rsplit("/", 1)[1] for m in marks if m[0] == "value"], ["program.py:5 int64"])
+
+    def test_a_row_of_an_unknown_mask_may_have_any_and_a_whole_one_has_none(self):
+        """Beam search goes on while any running beam of a text may still win; a program asks of all numbers whether any is wrong."""
+        lines, _ = self.dry("""
+            import torch
+            scores, finished = torch.randn(4, 3, device="cuda"), torch.full((4, 1), -1e9, device="cuda")
+            goes_on = torch.ones(4, 1, dtype=torch.bool, device="cuda")
+            for _ in range(3):
+                goes_on = goes_on & torch.any(scores > finished, dim=-1, keepdim=True)
+            print(torch.any(goes_on).item(), (scores > 9).any().item())
+        """)
+        self.assertEqual(lines, ["True False"])
+
+    def test_an_unknown_float_is_one_that_a_program_can_divide_by_and_compare(self):
+        lines, marks = self.dry("""
+            import math
+            import torch
+            x = torch.randn(64, 64, device="cuda")
+            loss = x.square().mean()
+            print(10 * math.log10(1 / loss.item()) > 0, 1 / loss.cpu().item(), math.log(1 - float(loss)) < 0, math.exp(loss.item()) > 1)
+            print([loss.to(t).item() for t in (torch.float64, torch.bfloat16, torch.float16, torch.float8_e4m3fn, torch.complex64)])
+            print(x[0, :3].tolist(), x[:2, 0].cpu().numpy().tolist(), bool(loss), x.double().sum(0).cpu().dtype)
+            kept = torch.zeros(3, device="cuda")
+            kept[1] = loss
+            print(kept.tolist(), kept.cpu().double().tolist())
+            print(bool(loss > 0), bool(loss < float("inf")), bool(torch.isnan(loss)), bool(torch.isfinite(loss)), bool(loss != loss))
+            best = torch.tensor(1e9, device="cuda")
+            print(bool(loss < best), bool(loss == 0), (loss > 2).item(), x.argmax().item(), (x > 0).sum().item())
+            assert loss > 0 and loss.item() > 0
+        """)
+        self.assertEqual(lines, ["True 1.3333333333333333 True True", "[0.75, 0.75, 0.75, 0.75, (0.75+0.75j)]",
+                                 "[0.75, 0.75, 0.75] [0.75, 0.75] True torch.float64", "[0.0, 0.75, 0.0] [0.0, 0.75, 0.0]",
+                                 "True True False True False", "True False False 2048 0"])
+        self.assertIn(("value", "program.py:6 float32"), [(m[0], m[1].rsplit("/", 1)[1]) for m in marks if m[0] == "value"])
+
+
+if __name__ == "__main__":
+    unittest.main()

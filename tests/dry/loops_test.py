@@ -1,0 +1,66 @@
+"""Loops of a program that wait for a value of the card."""
+
+import unittest
+
+from dry_program import Dry
+
+
+class Loops(Dry):
+    def test_a_loop_without_steps_sees_a_float_fall_and_rise(self):
+        lines, marks = self.dry("""
+            import torch
+            x = torch.randn(8, device="cuda")
+            def turns(goes_on):
+                n = 0
+                while goes_on(x.square().mean()):
+                    n += 1
+                return n
+            print(turns(lambda v: v.item() > 1e-6), turns(lambda v: v.item() < 0.99), turns(lambda v: v > 1e-6))
+        """)
+        self.assertEqual([int(n) < 1200 for n in lines[0].split()], [True] * 3, lines)
+        self.assertEqual([m for m in marks if m[0] == "end"], [])
+
+    def test_a_loop_that_waits_ends_with_its_line(self):
+        lines, marks = self.dry("""
+            import torch
+            def wait(x):
+                while x.argmax().item() != 3:
+                    x = x + 1
+            wait(torch.randn(8, device="cuda"))
+        """, code=1, HEADROOM_DRY_LOOP="50")
+        end = [m for m in marks if m[0] == "end"]
+        self.assertEqual(len(end), 1)
+        self.assertRegex(end[0][1], r"program.py:4 waits for a value of the card to change.*read 50 times")
+
+    def test_a_loop_that_only_an_unknown_integer_ends_is_short(self):
+        ends = {
+            "while counter.item() < 5:\n    counter += (x > 0.5).sum()\n": ("program.py:4", 1500),
+            "def done():\n    return counter.item() > 5\nwhile not done():\n    pass\n": ("program.py:6", 1500),  # the loop's line
+            "import time\nwhile not counter.item():\n    time.sleep(0.02)\n": ("program.py:5", 200),  # long
+            "import time\nn = 0\nwhile n < 9999:\n    time.sleep(0.02)\n    if counter.item(): break\n": ("program.py:8", 200),  # nothing was launched
+        }
+        for loop, (line, times) in ends.items():
+            _, marks = self.dry("import torch\ncounter = torch.empty(1, dtype=torch.int64, device='cuda')\nx = torch.rand(9, device='cuda')\n" + loop, code=1,
+                                HEADROOM_DRY_LOOP_S="3")
+            end = [m[1] for m in marks if m[0] == "end"]
+            self.assertEqual(len(end), 1, (loop, marks[-3:]))
+            self.assertIn(line + " waits for a value", end[0])
+            self.assertRegex(end[0], f"read {times} times")
+            self.assertIn((line, 64), [(m[1].rsplit("/", 1)[1], m[2]) for m in marks if m[0] == "loop"])
+
+    def test_loops_that_end_by_themselves_run_on(self):
+        loops = [
+            "for _ in range(3000):\n    n += counter.item() + 1\n",
+            "while n < 3000:\n    n += counter.item() + 1\n",
+            "while counter.item() == 0 and n < 3000:\n    n += 1\n",
+            "while counter.item() == 0:\n    n += 1\n    if n == 3000:\n        break\n",
+            "def one():\n    return counter.item() + 1\nn = sum(one() for _ in range(3000))\n",
+        ]
+        for loop in loops:
+            lines, marks = self.dry("import torch\ncounter = torch.empty(1, dtype=torch.int64, device='cuda')\nn = 0\n" + loop + "print(n)\n",
+                                    HEADROOM_DRY_LOOP="10000", HEADROOM_DRY_LOOP_S="1000")
+            self.assertEqual((lines, [m for m in marks if m[0] == "end"]), (["3000"], []), loop)
+
+
+if __name__ == "__main__":
+    unittest.main()

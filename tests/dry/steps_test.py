@@ -1,0 +1,104 @@
+"""Steps of a program: what ends one, and after which the program ends."""
+
+import unittest
+
+from dry_program import Dry, NET
+
+
+class Steps(Dry):
+    def steps_until_they_agree(self, marks):
+        """The program goes on after them for a short time, and ten steps at most."""
+        steps = [m[2] for m in marks if m[0] == "step"]
+        self.assertLessEqual(len(steps), 13)
+        return [m[2] for m in marks[:[m[0] for m in marks].index("settled")] if m[0] == "step"]
+
+    def test_the_program_ends_after_the_steps_that_were_asked_for(self):
+        lines, marks = self.dry(NET + "import atexit\natexit.register(print, 'at exit')\no = torch.optim.AdamW(net.parameters())\n"
+                                "while True:\n    step(o)\n    print('step')\n", HEADROOM_DRY_STEPS="4")
+        self.assertEqual(lines, ["step"] * 3 + ["at exit"])
+        self.assertEqual([m[2] for m in marks if m[0] == "step"], [1, 2, 3, 4])
+        self.assertEqual([m[1] for m in marks if m[0] == "end"], ["4 optimizer steps were asked for"])
+        phases = [m[1] for m in marks if m[0] == "phase"]
+        self.assertEqual(phases[:4], ["backward", "", "optimizer", ""])
+        self.assertLessEqual({"blocks.0.up", "blocks.3", "words"}, {m[1] for m in marks if m[0] == "scope"})
+
+    def test_several_optimizers_are_one_step(self):
+        _, marks = self.dry(NET + "a, b = (torch.optim.SGD(p.parameters(), lr=0.1) for p in (net.words, net.blocks))\n"
+                            "for _ in range(3):\n    net(ids).sum().backward()\n    for o in (a, b, a, b):\n        o.step()\n", HEADROOM_DRY_STEPS="9")
+        self.assertEqual([m[2] for m in marks if m[0] == "step"], [1, 2, 3])
+
+    def test_an_optimizer_inside_a_backward_pass_ends_the_step_with_it(self):
+        """What is saved for backward is then of one step."""
+        _, marks = self.dry(NET + "o = {p: torch.optim.SGD([p], lr=0.1) for p in net.parameters()}\ndef hook(p):\n    o[p].step()\n    o[p].zero_grad()\n"
+                            "for p in net.parameters():\n    p.register_post_accumulate_grad_hook(hook)\nfor _ in range(3):\n    net(ids).sum().backward()\n",
+                            HEADROOM_DRY_STEPS="9")
+        kinds = [m[0] if m[0] == "step" else m[1] for m in marks if m[0] in ("step", "phase")]
+        self.assertEqual(kinds.count("step"), 3)
+        for at in [i for i, kind in enumerate(kinds) if kind == "step"]:
+            self.assertEqual(kinds[at - 1], "", "no phase is open")
+            self.assertEqual(kinds[at + 1:at + 2], ["backward"][:len(kinds) - at - 1], "the next step's")
+
+    def test_without_a_backward_pass_each_step_of_the_optimizer_counts(self):
+        _, marks = self.dry(NET + "import torch.func as f\no = torch.optim.SGD(net.parameters(), lr=0.1)\nw = dict(net.named_parameters())\nfor _ in range(3):\n"
+                            "    v = {k: torch.randn_like(p) for k, p in w.items()}\n    _, d = f.jvp(lambda p: f.functional_call(net, p, (ids,)).sum(), (w,), (v,))\n"
+                            "    for k, p in w.items():\n        p.grad = (d * v[k]).detach()\n    o.step()\n", HEADROOM_DRY_STEPS="9")
+        self.assertEqual([m[2] for m in marks if m[0] == "step"], [1, 2, 3])
+
+    def opened(self, program):
+        return [(m[1].split(" ")[0], m[2]) for m in self.dry(NET + program, HEADROOM_DRY_STEPS="99")[1] if m[0] == "open"]
+
+    def test_searches_that_values_end_are_told(self):
+        run = "o = torch.optim.{}\ndef closure():\n    o.zero_grad()\n    l = net(ids).sum()\n    l.backward()\n    return l\nfor _ in range(2):\n    o.step(closure)\n"
+        self.assertEqual(self.opened(run.format("LBFGS(net.parameters())")), [("LBFGS", 1)])
+        self.assertEqual(self.opened(run.format("SGD(net.parameters(), lr=0.1)")), [])
+
+    def test_threads_that_train_at_once_are_told(self):
+        train = ("import threading\nturn = threading.Barrier(2)\ndef train(at_once):\n    p = nn.Parameter(torch.ones(8, device='cuda'))\n    o = torch.optim.SGD([p], lr=0.1)\n"
+                 "    for _ in range(2):\n        p.sum().backward()\n        o.step()\n        if at_once: turn.wait()\n")
+        two = "threads = [threading.Thread(target=train, args=(True,)) for _ in range(2)]\nfor t in threads: t.start()\nfor t in threads: t.join()\n"
+        self.assertEqual(self.opened(train + two), [("several", 2)])
+        after = "train(False)\nfor _ in range(2):\n    t = threading.Thread(target=train, args=(False,))\n    t.start()\n    t.join()\n"
+        self.assertEqual(self.opened(train + after), [])
+
+    def test_without_a_number_it_ends_once_two_steps_agree(self):
+        _, marks = self.dry(NET + "o = torch.optim.AdamW(net.parameters())\nwhile True:\n    step(o)\n")
+        self.assertEqual(self.steps_until_they_agree(marks), [1, 2, 3])
+
+    def test_a_loop_until_the_loss_is_small_trains_on(self):
+        for head, check in (("while loss.item() > 0.01:", ""), ("while acc.item() < 0.99:", ""), ("for _ in range(50):", "    if loss.item() < 1e-4:\n        break\n")):
+            with self.subTest(head):
+                _, marks = self.dry(NET + "o = torch.optim.AdamW(net.parameters())\nloss = step(o)\nacc = 1 - loss\n" + head + "\n    loss = step(o)\n    acc = 1 - loss\n"
+                                    + check)
+                self.assertEqual(self.steps_until_they_agree(marks), [1, 2, 3])
+                self.assertEqual([m[1] for m in marks if m[0] == "end"], ["the peaks of two optimizer steps agree"])
+                self.assertEqual(len([m for m in marks if m[0] == "optimizer"]), 1)
+
+    def test_a_capture_that_failed_is_no_part_of_the_next(self):
+        _, marks = self.dry("""
+            import torch
+            p = torch.nn.Parameter(torch.ones(64, 64, device="cuda"))
+            x, o = torch.ones(64, 64, device="cuda"), torch.optim.SGD([p], lr=0.1)
+            def capture(run):
+                graph = torch.cuda.CUDAGraph()
+                with torch.cuda.stream(torch.cuda.Stream()):
+                    graph.capture_begin(capture_error_mode="relaxed")
+                    run()
+                    graph.capture_end()
+                return graph
+            def trains():
+                (p * x).sum().backward()
+                o.step()
+                raise ValueError("in the capture")
+            try:
+                capture(trains)
+            except ValueError:
+                pass
+            forward = capture(lambda: p * x)
+            for _ in range(3):
+                forward.replay()
+        """, HEADROOM_DRY_STEPS="9")
+        self.assertEqual([m for m in marks if m[0] == "step"], [])
+
+
+if __name__ == "__main__":
+    unittest.main()
