@@ -34,8 +34,8 @@ struct PassOnCard {
   std::uint64_t card, without_card;
 };
 
-std::vector<PassOnCard> passes_of_an_h200() {
-  std::ifstream in(HEADROOM_SOURCE_DIR "/bench/results/h200_scratch_plain_products_2026-11-29.csv");
+std::vector<PassOnCard> passes_of_an_h200(const std::string& table) {
+  std::ifstream in(HEADROOM_SOURCE_DIR "/bench/results/" + table);
   std::vector<PassOnCard> rows;
   std::string line, op;
   std::getline(in, line);
@@ -71,7 +71,7 @@ std::optional<std::uint64_t> by_rule(const PassOnCard& r) {
 }
 
 TEST(DryPlainProduct, WhereTheWorkspaceIsDecidedItIsWhatAnH200Took) {
-  const std::vector<PassOnCard> rows = passes_of_an_h200();
+  const std::vector<PassOnCard> rows = passes_of_an_h200("h200_scratch_plain_products_2026-11-29.csv");
   ASSERT_EQ(rows.size(), 381u);
   int decided = 0, mended = 0;
   for (const PassOnCard& r : rows) {
@@ -86,6 +86,26 @@ TEST(DryPlainProduct, WhereTheWorkspaceIsDecidedItIsWhatAnH200Took) {
   }
   EXPECT_EQ(decided, 100);
   EXPECT_EQ(mended, 88) << "what cuDNN says without a card is something else there";
+}
+
+// A second table was measured after the rule was made. What the rule had said (dry) was wrong in 14 of its passes, in one of which it still is.
+TEST(DryPlainProduct, OfASecondTableTheRuleMissesOnePass) {
+  const std::vector<PassOnCard> rows = passes_of_an_h200("h200_scratch_convolutions_2026-11-29.csv");
+  ASSERT_EQ(rows.size(), 519u);
+  int decided = 0;
+  std::vector<std::string> wrong;
+  for (PassOnCard r : rows) {
+    const auto sums = std::uint64_t(r.batch * r.from * r.to * 4);
+    if (r.pass == "weight" && r.without_card != sums) continue;  // what cuDNN said is not in the table; it was not the rule's
+    r.without_card = 2 * sums;
+    const auto bytes = by_rule(r);
+    if (!bytes) continue;
+    ++decided;
+    if (r.card < *bytes || r.card > *bytes + 600)
+      wrong.push_back(r.pass + " " + r.dtype + " " + std::to_string(r.from) + " " + std::to_string(r.to) + " " + std::to_string(r.size));
+  }
+  EXPECT_EQ(decided, 110);
+  EXPECT_EQ(wrong, std::vector<std::string>{"forward bf16 384 256 32"});
 }
 
 TEST(DryPlainProduct, NoWorkspaceIsDecidedWhereNoCardWasAsked) {
