@@ -219,21 +219,28 @@ bool was_full(std::span<const Request> requests, std::size_t i) {
   return i < requests.size() && requests[i].what == std::uint32_t(RequestIs::segment_taken);
 }
 
-// Blocks that a card may ask for otherwise: in a layout all of them, or those of sizes that the seed decides.
-struct Otherwise {
-  std::span<const std::size_t> blocks;  // by number, ascending
-  std::uint64_t seed = 0;               // 0: all
-  std::uint64_t more_bytes = 0;
-  bool take(std::size_t number, std::uint64_t bytes) {
-    while (!blocks.empty() && blocks[0] < number) blocks = blocks.subspan(1);
-    if (blocks.empty() || blocks[0] != number) return false;
-    return seed == 0 || std::mt19937_64(bytes ^ seed << 48)() % 2 == 0;
+enum class Change : std::uint8_t { addresses, smaller, larger };
+
+// Workspaces as a card may ask for them: in a layout all of them, or those of sizes that the seed decides; larger ones by a part of what they may grow,
+// since a block that is a little too large for what was freed makes a segment as well as one that is much too large.
+struct OnCard {
+  std::span<const Workspace> workspaces;
+  Change change = Change::addresses;
+  std::uint64_t seed = 0;  // 0: all
+  unsigned halvings = 0;   // of what they may grow
+  std::uint64_t asks(std::size_t block, std::uint64_t bytes) {
+    while (!workspaces.empty() && workspaces[0].block < block) workspaces = workspaces.subspan(1);
+    if (change == Change::addresses || workspaces.empty() || workspaces[0].block != block) return bytes;
+    if (seed != 0 && std::mt19937_64(bytes ^ seed << 48)() % 2 != 0) return bytes;
+    const auto& [number, least, most] = workspaces[0];
+    if (change == Change::smaller) return std::min(least, bytes);
+    return most > bytes ? bytes + ((most - bytes) >> halvings) : bytes;
   }
 };
 
 // Plays the requests. `own`: the addresses have to come out as they were.
 std::optional<Played> played(std::span<const Request> requests, std::span<const std::size_t> step_ends, Segments& segments, AsTheyWere* own,
-                             std::uint64_t limit, Rules rules, Otherwise left_out = {}, Otherwise larger = {}) {
+                             std::uint64_t limit, Rules rules, OnCard card = {}) {
   CachingAllocator allocator(segments, own ? 0 : limit, rules);
   std::unordered_map<std::uint64_t, std::uint64_t> now;  // the run's address of a block, and this layout's
   std::unordered_set<std::uint64_t> not_there;           // blocks of the run that are left out here
@@ -252,12 +259,12 @@ std::optional<Played> played(std::span<const Request> requests, std::span<const 
     switch (is) {
       case RequestIs::taken: {
         end_steps();
-        const std::size_t number = taken++;
-        if (left_out.take(number, r.bytes)) {
+        const std::uint64_t bytes = card.asks(taken++, r.bytes);
+        if (bytes == 0) {
           not_there.insert(r.address);
           break;
         }
-        const std::uint64_t at = allocator.take(r.bytes + (larger.take(number, r.bytes) ? larger.more_bytes : 0), r.stream);
+        const std::uint64_t at = allocator.take(bytes, r.stream);
         if (!at || (own && at != r.address)) return std::nullopt;
         now[r.address] = at;
         break;
@@ -286,6 +293,13 @@ std::optional<Played> played(std::span<const Request> requests, std::span<const 
   return Played{allocator.needs, std::move(steps), allocator.choices, allocator.ran_out};
 }
 
+std::vector<std::uint64_t> bytes_taken(std::span<const Request> requests) {
+  std::vector<std::uint64_t> bytes;
+  for (const Request& r : requests)
+    if (r.what == std::uint32_t(RequestIs::taken)) bytes.push_back(r.bytes);
+  return bytes;
+}
+
 void widen(Needs& low, Needs& high, const Needs& other) {
   for (const auto member : {&Needs::allocated, &Needs::reserved}) {
     low.*member = std::min(low.*member, other.*member);
@@ -296,8 +310,7 @@ void widen(Needs& low, Needs& high, const Needs& other) {
 }  // namespace
 
 std::optional<Spread> spread_of(std::span<const Request> requests, std::uint64_t limit, std::span<const std::size_t> step_ends,
-                                std::span<const std::size_t> perhaps_none, std::span<const std::size_t> perhaps_more,
-                                std::uint64_t max_split) {
+                                std::span<const Workspace> workspaces, std::uint64_t max_split) {
   constexpr std::size_t most_played = 2'000'000, most_layouts = 48, least_layouts = 12, layouts_with_more = 12;
   std::optional<Played> first;
   Rules rules;
@@ -315,22 +328,22 @@ std::optional<Spread> spread_of(std::span<const Request> requests, std::uint64_t
   for (const Needs& step : first->steps) spread.steps.push_back({step, step});
   spread.choices = first->choices;
   spread.limit = limit;
-  spread.left_out = std::int64_t(perhaps_none.size());
-  spread.larger = std::int64_t(perhaps_more.size());
-  if (spread.choices == 0 && perhaps_none.empty() && perhaps_more.empty()) return spread;
+  const std::vector<std::uint64_t> taken = bytes_taken(requests);
+  for (const Workspace& w : workspaces) {
+    if (w.block >= taken.size()) return std::nullopt;
+    spread.smaller += w.least < taken[w.block];
+    spread.larger += w.most > taken[w.block];
+  }
+  if (spread.choices == 0 && spread.smaller == 0 && spread.larger == 0) return spread;
   const std::size_t layouts = std::clamp(most_played / std::max<std::size_t>(requests.size(), 1), least_layouts, most_layouts);
   for (std::uint32_t seed = 1; seed < layouts; ++seed) {
-    const std::uint64_t which = seed % 3 == 0 ? 0 : seed, doubled = least_more_bytes << seed % 4;
-    static_assert(least_more_bytes << 3 == most_more_bytes);
-    enum class Change : std::uint8_t { addresses, left_out, larger };
-    for (const Change change : {Change::addresses, Change::left_out, Change::larger}) {
+    for (const Change change : {Change::addresses, Change::smaller, Change::larger}) {
       if (change == Change::addresses && spread.choices == 0) continue;
-      if (change == Change::left_out && perhaps_none.empty()) continue;
-      if (change == Change::larger && (perhaps_more.empty() || seed > layouts_with_more)) continue;
+      if (change == Change::smaller && spread.smaller == 0) continue;
+      if (change == Change::larger && (spread.larger == 0 || seed > layouts_with_more)) continue;
       Elsewhere elsewhere(seed);
-      const auto other = played(requests, step_ends, elsewhere, nullptr, limit, rules,
-                                change == Change::left_out ? Otherwise{perhaps_none, which} : Otherwise{},
-                                change == Change::larger ? Otherwise{perhaps_more, which, doubled} : Otherwise{});
+      const auto other =
+          played(requests, step_ends, elsewhere, nullptr, limit, rules, {workspaces, change, seed % 3 == 0 ? 0 : seed, seed % 4});
       if (!other) return std::nullopt;
       widen(spread.low, spread.high, other->needs);
       for (std::size_t i = 0; i < spread.steps.size() && i < other->steps.size(); ++i)

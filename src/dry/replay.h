@@ -25,24 +25,28 @@ struct StepSpread {
   Needs low, high;  // the least and most of a step over all layouts
 };
 
+// A block, by its number among those that were taken, from 0, of which a card may ask for other bytes: from `least` (0: none) to `most`.
+struct Workspace {
+  std::size_t block = 0;
+  std::uint64_t least = 0, most = 0;
+};
+
 struct Spread {
   Needs run, low, high;           // the run's own; the least and most over all layouts, with the run's
   std::vector<StepSpread> steps;  // one for each end that was told
   std::int64_t layouts = 1;       // layouts that were tried; 1: there was never a choice between free blocks of one size
   std::int64_t choices = 0;       // requests for which there were
   std::uint64_t limit = 0;        // the given limit
-  std::int64_t left_out = 0;      // blocks that a card may not ask for
-  std::int64_t larger = 0;        // and that it may ask for larger
+  std::int64_t smaller = 0;       // workspaces of which a card may ask for less, or none
+  std::int64_t larger = 0;        // and of which it may ask for more
   std::int64_t ran_out = 0;       // layouts of these in which the limit was too small, even with an emptied cache; they went on without it
 };
 
 // Nothing where the rules do not give the run's own addresses: another allocator, settings that these rules do not know, requests that are missing.
 // `limit`: of what is reserved, on the card that the run was for; 0: none. `step_ends`: how many blocks had been taken by each step's end.
-// `perhaps_none`: which of the blocks that were taken, from 0 and ascending, a card may not ask for; `perhaps_more`: which it may ask for larger.
+// `workspaces`: ascending.
 // `max_split`: the program's max_split_size_mb in bytes; 0: it is not set.
-constexpr std::uint64_t least_more_bytes = 2 << 20, most_more_bytes = 16 << 20;
 std::optional<Spread> spread_of(std::span<const Request> requests, std::uint64_t limit = 0, std::span<const std::size_t> step_ends = {},
-                                std::span<const std::size_t> perhaps_none = {}, std::span<const std::size_t> perhaps_more = {},
-                                std::uint64_t max_split = 0);
+                                std::span<const Workspace> workspaces = {}, std::uint64_t max_split = 0);
 
 }  // namespace headroom::dry

@@ -181,16 +181,16 @@ TEST_F(DryLibrary, FactorsOfMatricesNeedWhatTheirRulesSay) {
   EXPECT_EQ(noted(dry::Said::no_workspace), std::set<std::string>{"cusolverDnXgeqrf_bufferSize"}) << "complex numbers have no rule";
 }
 
-// A card may multiply tensors of 1 x 1 as they are: their workspace is told, for the lower end of what is needed.
-TEST_F(DryLibrary, AConvolutionThatIsAPlainProductMayNeedNoWorkspace) {
+// Without cuDNN's own answer a card may take more for a convolution, but for one of 1 x 1, whose tensors it may multiply as they are.
+TEST_F(DryLibrary, WorkspacesThatOnlyACardKnowsAreTold) {
   const Numbers printed = run("convolutions");
   ASSERT_EQ(printed.size(), 5u);
   EXPECT_EQ(recorded<dry::Product>().size(), 4u);
   const auto marks = recorded<dry::Mark>();
-  ASSERT_EQ(marks.size(), 1u) << "neither that of 3 x 3, nor of stride 2, nor one that has none";
+  ASSERT_EQ(marks.size(), 2u) << "that of 3 x 3, and that of stride 2";
   const auto reserved = recorded<dry::Driver>();
   ASSERT_GE(reserved.size(), 2u);
-  EXPECT_EQ(marks[0].value - printed[0], std::int64_t(reserved[reserved.size() - 2].address));
+  for (const dry::Mark& m : marks) EXPECT_EQ(m.value, std::int64_t(reserved[reserved.size() - 2].address));
 }
 
 TEST_F(DryLibrary, RecurrentLayersHaveWeightsInOrderAndScratch) {

@@ -82,7 +82,7 @@ TEST(Replay, BlocksAboveTheLargestThatIsSplitStayWhole) {
   run.segment(b, 30 * mib).take(b, 30 * mib).give(b).take(b, 10 * mib);  // not a's; what is smaller is split as ever
   run.take(a, 81 * mib).give(a);
   run.segment(c, 80 * mib).take(c, 80 * mib);  // a's would leave 20 MiB
-  const auto spread = spread_of(run.requests, 0, {}, {}, {}, 64 * mib);
+  const auto spread = spread_of(run.requests, 0, {}, {}, 64 * mib);
   ASSERT_TRUE(spread);
   EXPECT_EQ(spread->run.reserved, 210 * mib);
   EXPECT_EQ(spread->run.allocated, (100 + 10) * mib);
@@ -122,18 +122,19 @@ TEST(Replay, BlocksThatACardMayNotAskForAreLeftOutAtTheLowerEnd) {
   History run;
   run.segment(a, 12 * mib).take(a, 12 * mib).segment(b, 30 * mib).take(b, 30 * mib).give(b).give(a).take(a, 12 * mib);
   run.take(b, 30 * mib).give(b);
-  const std::vector<std::size_t> workspaces{1, 3};
+  const std::vector<Workspace> workspaces{{1, 0, 30 * mib}, {3, 0, 30 * mib}};
   const std::vector<std::size_t> step_ends{2, 4};
   const auto as_it_was = spread_of(run.requests), spread = spread_of(run.requests, 0, step_ends, workspaces);
   ASSERT_TRUE(as_it_was && spread);
   EXPECT_EQ(as_it_was->low.reserved, 42 * mib);
-  EXPECT_EQ(as_it_was->left_out, 0);
+  EXPECT_EQ(as_it_was->smaller, 0);
   EXPECT_EQ(spread->run.reserved, 42 * mib);
   EXPECT_EQ(spread->low.reserved, 12 * mib);
   EXPECT_EQ(spread->high.reserved, 42 * mib);
   EXPECT_EQ(spread->low.allocated, 12 * mib);
   EXPECT_EQ(spread->high.allocated, 42 * mib);
-  EXPECT_EQ(spread->left_out, 2);
+  EXPECT_EQ(spread->smaller, 2);
+  EXPECT_EQ(spread->larger, 0);
   ASSERT_EQ(spread->steps.size(), 2u);
   EXPECT_EQ(spread->steps[0].low.reserved, 12 * mib);
   EXPECT_EQ(spread->steps[1].high.reserved, 42 * mib);
@@ -143,14 +144,14 @@ TEST(Replay, BlocksThatACardMayNotAskForAreLeftOutAtTheLowerEnd) {
 TEST(Replay, AWorkspaceThatACardMayAskForLargerNoLongerFitsWhatWasFreed) {
   History run;
   run.segment(a, 42 * mib).take(a, 42 * mib).give(a).take(a, 42 * mib).give(a);
-  const std::vector<std::size_t> workspace{1};
-  const auto as_it_was = spread_of(run.requests), spread = spread_of(run.requests, 0, {}, {}, workspace);
+  const std::vector<Workspace> workspace{{1, 42 * mib, 58 * mib}};
+  const auto as_it_was = spread_of(run.requests), spread = spread_of(run.requests, 0, {}, workspace);
   ASSERT_TRUE(as_it_was && spread);
   EXPECT_EQ(as_it_was->high.reserved, 42 * mib);
   EXPECT_EQ(spread->run.reserved, 42 * mib);
   EXPECT_EQ(spread->low.reserved, 42 * mib);
   EXPECT_EQ(spread->high.reserved, (42 + 58) * mib);
-  EXPECT_EQ(spread->left_out, 0);
+  EXPECT_EQ(spread->smaller, 0);
   EXPECT_EQ(spread->larger, 1);
 }
 
@@ -158,7 +159,7 @@ TEST(Replay, AWorkspaceThatACardMayAskForLargerNoLongerFitsWhatWasFreed) {
 TEST(Replay, WithoutAWorkspaceMoreMayBeReserved) {
   History run;
   run.segment(a, 12 * mib).take(a, 12 * mib).segment(b, 32 * mib).take(b, 32 * mib).give(a).give(b).take(a, 12 * mib).take(b, 32 * mib);
-  const std::vector<std::size_t> workspace{0};
+  const std::vector<Workspace> workspace{{0, 0, 12 * mib}};
   const auto spread = spread_of(run.requests, 0, {}, workspace);
   ASSERT_TRUE(spread);
   EXPECT_EQ(spread->run.reserved, 44 * mib);

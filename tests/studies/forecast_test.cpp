@@ -188,7 +188,7 @@ TEST_F(ForecastAccount, AWorkspaceThatACardMayNotNeedIsNotInTheLowerEnd) {
   w.mark("torch", "2.11.0", 1);
   w.take(a, 12 * mib);
   w.take(b, 30 * mib);
-  w.mark("workspace, perhaps none", "", std::int64_t(b));
+  w.mark("workspace on a card", fmt::format("0 {}", 30 * mib), std::int64_t(b));
   w.give(b);
   w.mark("step", "", 1);
   std::vector<dry::Request> all;

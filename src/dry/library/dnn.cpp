@@ -17,11 +17,11 @@
 #include <utility>
 #include <vector>
 
+#include "dry/card_workspace.h"
 #include "dry/library/public.h"
 #include "dry/library/real_cudnn.h"
 #include "dry/library/work.h"
 #include "dry/library/world.h"
-#include "dry/plain_product.h"
 
 using namespace headroom::dry;
 
@@ -32,6 +32,7 @@ enum Type {  // types of descriptors
   engine_config = 3,
   engine_search = 4,
   plan = 5,
+  knob_choice = 7,
   convolution_forward = 10,
   convolution_backward_filter = 11,
   convolution_backward_data = 12,
@@ -48,17 +49,24 @@ enum Attribute {
   search_results = 202,
   search_card = 204,
   config_engine = 300,
+  config_knobs = 302,
   config_workspace = 303,
   config_shared = 304,
   plan_config = 401,
   plan_workspace = 402,
   plan_card = 407,
+  knob_type = 600,
+  knob_value = 601,
+  convolution_dilations = 102,
+  forward_how = 702,
   forward_filter = 703,
   forward_input = 704,
   forward_output = 705,
+  data_how = 708,
   data_filter = 709,
   data_input = 710,
   data_output = 711,
+  filter_how = 714,
   filter_filter = 715,
   filter_input = 716,
   filter_output = 717,
@@ -81,7 +89,9 @@ enum Attribute {
   backward_k = 2852
 };
 
-constexpr int of_handles = 0, of_sizes = 3, of_notes = 11, of_descriptors = 15;
+enum Knob { knob_tile_size = 2, knob_tile_k = 13, knob_workspace = 25, knob_cluster_m = 27, knob_cluster_n = 28 };
+
+constexpr int of_handles = 0, of_sizes = 3, of_knobs = 9, of_notes = 11, of_descriptors = 15;
 std::size_t bytes_of(int attribute_type) {
   switch (attribute_type) {
     case 0:
@@ -96,26 +106,24 @@ std::size_t bytes_of(int attribute_type) {
   }
 }
 
-// A card has engines that cuDNN does not offer without one, and other settings of the same: one workspace took up to 16.8 MB more than was said here
-// (bench/forecast/README.md).
-constexpr std::uint64_t convolutions_unsure_bytes = 17 << 20;
-
 struct Convolved {
   ConvolutionPass pass = ConvolutionPass::forward;
   std::vector<std::int64_t> filter, input, output;
   std::uint64_t element_bytes = 4;
-  bool channels_innermost = false;
+  bool channels_innermost = false, dilated = false;
+
+  ConvolutionShape shape() const { return {pass, filter, input, output, element_bytes, channels_innermost, dilated}; }
 };
 
 struct Work {
   const char* name = "cuDNN graph";
-  bool attention = false, workspace_known = false, plain_product = false;
+  bool attention = false, workspace_known = false;
   AttentionShape shape;
   ProductShape product;               // a convolution's
   std::vector<std::uint64_t> turned;  // bytes of its tensors whose channels are not innermost: kernels of tensor cores need them so
   std::int64_t workspace_bytes = 0;
-  Convolved convolved;
-  std::optional<std::uint64_t> as_product;  // a plan's: the workspace that a card takes in place of cuDNN's here
+  Convolved convolved;                    // its filter is empty: it is no convolution
+  std::optional<WorkspaceRange> on_card;  // a plan's of a convolution
 };
 
 // A program destroys a descriptor as soon as another has taken it: those that took it keep it.
@@ -171,11 +179,14 @@ const char* name_of_operation(int type) {
 }
 
 struct Convolution {
-  const Descriptor *filter, *input, *output;  // tensors; null: not told
+  const Descriptor *how, *filter, *input, *output;  // null: not told
 };
 Convolution convolution_of(const Descriptor& op) {
   const bool forward = op.type == convolution_forward, data = op.type == convolution_backward_data;
-  return {op.one(forward ? forward_filter
+  return {op.one(forward ? forward_how
+                 : data  ? data_how
+                         : filter_how),
+          op.one(forward ? forward_filter
                  : data  ? data_filter
                          : filter_filter),
           op.one(forward ? forward_input
@@ -200,6 +211,7 @@ std::uint64_t element_bytes_of(const Descriptor* tensor) { return type_of(tensor
 
 Convolved convolved_of(const Convolution& c, int type) {
   const auto strides = c.input ? c.input->all<std::int64_t>(tensor_strides) : std::vector<std::int64_t>{};
+  const auto dilations = c.how ? c.how->all<std::int64_t>(convolution_dilations) : std::vector<std::int64_t>{};
   return {.pass = type == convolution_forward         ? ConvolutionPass::forward
                   : type == convolution_backward_data ? ConvolutionPass::data
                                                       : ConvolutionPass::weight,
@@ -207,7 +219,8 @@ Convolved convolved_of(const Convolution& c, int type) {
           .input = dims_of(c.input),
           .output = dims_of(c.output),
           .element_bytes = element_bytes_of(c.filter),
-          .channels_innermost = strides.size() < 3 || strides[1] == 1};
+          .channels_innermost = strides.size() < 3 || strides[1] == 1,
+          .dilated = std::ranges::any_of(dilations, [](std::int64_t d) { return d > 1; })};
 }
 
 // A convolution is a product: as many rows as its output has places, as many columns as it has channels. That of FP32 is tf32, as PyTorch has it
@@ -247,36 +260,74 @@ bool tells_positions(const Descriptor& op) {
   return !mode.empty() && mode[0] == number_positions;
 }
 
-// Whether the engine of a configuration multiplies in tensor cores. In FP32 it does unless the program has not allowed tf32.
-bool by_tensor_cores(void* config) {
-  constexpr int note_of_tensor_cores = 0;
-  void* of = nullptr;
-  if (real_cudnn()->create(engine, &of) != ok) return false;
+template <class T>
+std::optional<T> told(void* of, int attribute, int type) {
   std::int64_t count = 0;
-  std::array<int, 16> notes{};
-  const bool told = real_cudnn()->get(config, config_engine, of_descriptors, 1, &count, &of) == ok &&
-                    real_cudnn()->get(of, engine_notes, of_notes, std::int64_t(notes.size()), &count, notes.data()) == ok;
-  real_cudnn()->destroy(of);
-  const auto end = notes.begin() + std::clamp<std::int64_t>(count, 0, std::int64_t(notes.size()));
-  return told && std::find(notes.begin(), end, note_of_tensor_cores) != end;
+  T value{};
+  if (real_cudnn()->get(of, attribute, type, 1, &count, &value) != ok || count != 1) return std::nullopt;
+  return value;
 }
 
-// The rule was seen on cards of one architecture, with one cuDNN.
-bool products_are_known() { return card().sm == 90 && cudnn_version() / 100 == 919; }
+// A descriptor of the program's libcudnn that is filled here.
+class RealDescriptor {
+ public:
+  explicit RealDescriptor(int type) { real_cudnn()->create(type, &at); }
+  RealDescriptor(const RealDescriptor&) = delete;
+  RealDescriptor& operator=(const RealDescriptor&) = delete;
+  ~RealDescriptor() {
+    if (at) real_cudnn()->destroy(at);
+  }
+  void* at = nullptr;
+};
 
-std::optional<std::uint64_t> workspace_as_product(const Descriptor& made) {
-  if (!made.work.plain_product || !products_are_known()) return std::nullopt;
-  std::int64_t count = 0, said = 0;
-  if (real_cudnn()->get(made.real, plan_workspace, of_sizes, 1, &count, &said) != ok) return std::nullopt;
-  const Convolved& c = made.work.convolved;
-  return workspace_of_product({.pass = c.pass,
-                               .filter = c.filter,
-                               .input = c.input,
-                               .output = c.output,
-                               .element_bytes = c.element_bytes,
-                               .channels_innermost = c.channels_innermost,
-                               .tensor_cores = by_tensor_cores(made.one(plan_config)->real),
-                               .said_bytes = std::uint64_t(std::max<std::int64_t>(said, 0))});
+// Whether an engine multiplies in tensor cores. In FP32 it does unless the program has not allowed tf32.
+bool by_tensor_cores(void* engine) {
+  constexpr int note_of_tensor_cores = 0;
+  std::int64_t count = 0;
+  std::array<int, 16> notes{};
+  if (real_cudnn()->get(engine, engine_notes, of_notes, std::int64_t(notes.size()), &count, notes.data()) != ok) return false;
+  const auto end = notes.begin() + std::clamp<std::int64_t>(count, 0, std::int64_t(notes.size()));
+  return std::find(notes.begin(), end, note_of_tensor_cores) != end;
+}
+
+EngineChoice choice_of(void* config, void* engine) {
+  constexpr std::size_t most_knobs = 40;
+  EngineChoice c{.engine = told<std::int64_t>(engine, engine_index, of_sizes).value_or(-1)};
+  std::vector<std::unique_ptr<RealDescriptor>> kept;
+  std::vector<void*> to;
+  for (std::size_t i = 0; i < most_knobs; ++i) to.push_back(kept.emplace_back(std::make_unique<RealDescriptor>(knob_choice))->at);
+  std::int64_t count = 0;
+  if (real_cudnn()->get(config, config_knobs, of_descriptors, most_knobs, &count, to.data()) != ok) return c;
+  const std::pair<int, std::int64_t EngineChoice::*> read[] = {{knob_tile_size, &EngineChoice::tile_size},
+                                                               {knob_tile_k, &EngineChoice::tile_k},
+                                                               {knob_workspace, &EngineChoice::workspace},
+                                                               {knob_cluster_m, &EngineChoice::cluster_m},
+                                                               {knob_cluster_n, &EngineChoice::cluster_n}};
+  for (std::int64_t i = 0; i < std::min<std::int64_t>(count, most_knobs); ++i) {
+    const auto which = told<int>(to[std::size_t(i)], knob_type, of_knobs);
+    const auto value = told<std::int64_t>(to[std::size_t(i)], knob_value, of_sizes);
+    for (const auto& [knob, member] : read)
+      if (which == knob && value) c.*member = *value;
+  }
+  return c;
+}
+
+// What a card takes was seen on cards of one kind, with one cuDNN.
+bool cards_were_asked() { return card().sm == 90 && card().units == units_of_an_h200 && cudnn_version() / 100 == 919; }
+
+std::optional<WorkspaceRange> workspace_of_plan(const Descriptor& made) {
+  const auto said = told<std::int64_t>(made.real, plan_workspace, of_sizes);
+  if (made.work.convolved.filter.empty() || !said || *said < 0) return std::nullopt;
+  const ConvolutionShape shape = made.work.convolved.shape();
+  if (!cards_were_asked()) return unknown_workspace(shape, std::uint64_t(*said));
+  void* const config = made.one(plan_config)->real;
+  RealDescriptor engine_of(engine);
+  std::int64_t count = 0;
+  if (real_cudnn()->get(config, config_engine, of_descriptors, 1, &count, &engine_of.at) != ok)
+    return unknown_workspace(shape, std::uint64_t(*said));
+  std::uint64_t copies = 0;
+  for (const std::uint64_t bytes : made.work.turned) copies += bytes;
+  return workspace_on_card(shape, choice_of(config, engine_of.at), by_tensor_cores(engine_of.at), copies, std::uint64_t(*said));
 }
 
 // Attention is an operation of its own, or two products (four more when backward) around a softmax.
@@ -293,7 +344,6 @@ Work work_of(const Descriptor* of) {
       w.product = product_of(c);
       w.turned = turned_of(c);
       w.convolved = convolved_of(c, op->type);
-      w.plain_product = is_plain_product(w.convolved.filter, w.convolved.input, w.convolved.output);
     }
     if (op->type == matmul && products++ == 0) {
       q = op->one(matmul_a);
@@ -394,12 +444,13 @@ int cudnnBackendFinalize(Descriptor* d) {
   if (d->type == engine) d->work = work_of(d->one(engine_graph));
   if (d->type == engine_config) take_from(config_engine);
   if (d->type == plan) take_from(plan_config);
+  if (!d->real && d->type == plan && !d->work.convolved.filter.empty()) d->work.on_card = unknown_workspace(d->work.convolved.shape(), 0);
   if (!d->real) return ok;
   if (d->type == plan && d->work.attention) return ok;
   const int card = d->type == engine_search ? search_card : d->type == engine ? engine_card : d->type == plan ? plan_card : 0;
   if (card != 0) real_cudnn()->set(d->real, card, of_descriptors, 1, &real_cudnn()->card);
   const int done = real_cudnn()->finalize(d->real);
-  if (d->type == plan && done == ok) d->work.as_product = workspace_as_product(*d);
+  if (d->type == plan && done == ok) d->work.on_card = workspace_of_plan(*d);
   return done;
 }
 int cudnnBackendGetAttribute(Descriptor* d, int attribute, int type, std::int64_t room, std::int64_t* count, void* to) {
@@ -414,7 +465,7 @@ int cudnnBackendGetAttribute(Descriptor* d, int attribute, int type, std::int64_
   }
   if (d->real && d->type == plan && d->work.attention && attribute == plan_workspace)
     return real_cudnn()->get(d->one(plan_config)->real, config_workspace, type, room, count, to);
-  if (d->type == plan && d->work.as_product && attribute == plan_workspace) return answer(std::int64_t(*d->work.as_product), count, to);
+  if (d->type == plan && d->work.on_card && attribute == plan_workspace) return answer(std::int64_t(d->work.on_card->likely), count, to);
   if (d->real) return real_cudnn()->get(d->real, attribute, type, room, count, to);
   std::int64_t none;
   std::int64_t& n = count ? *count : none;
@@ -450,12 +501,11 @@ int cudnnBackendExecute(const Handle* h, Descriptor* p, const Descriptor* pack) 
     note(Said::no_workspace, w.name);
     say("workspace unknown:", w.name);
   }
-  if (p->real && !w.attention) note(Said::by_library, "cuDNN convolutions", convolutions_unsure_bytes);
+  if (w.on_card && !w.on_card->certain()) note(Said::by_library, "cuDNN convolutions", unsure_bytes(*w.on_card));
   std::int64_t workspace = 0;
   cudnnBackendGetAttribute(p, plan_workspace, 3, 1, nullptr, &workspace);
-  if (const auto at = pack ? pack->all<const void*>(pack_workspace) : std::vector<const void*>{}; !at.empty() && at[0] && !w.as_product)
-    if (w.plain_product || (p->real && !w.attention))
-      tell_workspace(at[0], w.plain_product ? Workspace::perhaps_none : Workspace::perhaps_more);
+  const auto at = pack ? pack->all<const void*>(pack_workspace) : std::vector<const void*>{};
+  if (!at.empty() && at[0] && w.on_card && !w.on_card->certain()) tell_workspace(at[0], *w.on_card);
   static KernelName& turning = *new KernelName("cudnn::engines_precompiled::nchwToNhwcKernel");
   for (const std::uint64_t bytes : w.turned) launched(turning, {unsigned(bytes / 2048 + 1), 1, 1}, {256, 1, 1}, 0, h->stream, 2 * bytes);
   if (w.attention)

@@ -141,13 +141,20 @@ void launched(KernelName& name, Dim grid, Dim block, std::size_t shared_bytes, S
                     .reached_bytes = reached_bytes});
 }
 
-void tell_workspace(const void* p, Workspace is) {
+namespace {
+
+void mark_workspace(const void* p, const char* what, const std::string& text) {
   settle();
   Recorder& record = Recorder::get();
-  const char* const what = is == Workspace::product        ? "workspace"
-                           : is == Workspace::perhaps_none ? "workspace, perhaps none"
-                                                           : "workspace, perhaps more";
-  record.add(Mark{record.name(what), 0, std::int64_t(reinterpret_cast<std::intptr_t>(p))});
+  record.add(Mark{record.name(what), text.empty() ? 0 : record.name(text), std::int64_t(reinterpret_cast<std::intptr_t>(p))});
+}
+
+}  // namespace
+
+void tell_workspace(const void* p) { mark_workspace(p, "workspace", ""); }
+
+void tell_workspace(const void* p, const WorkspaceRange& on_card) {
+  mark_workspace(p, "workspace on a card", std::to_string(on_card.least) + " " + std::to_string(on_card.most));
 }
 
 void multiplied(const char* name, StreamHandle handle, const ProductShape& s) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <string>
 
+#include "dry/convolution.h"
 #include "dry/library/public.h"
 #include "dry/parameters.h"
 #include "dry/record.h"
@@ -60,12 +61,8 @@ struct ProductShape {
 };
 void multiplied(const char* name, StreamHandle, const ProductShape&);
 
-enum class Workspace : std::uint8_t {
-  product,       // what a library multiplies in, whenever it was allocated
-  perhaps_none,  // of one call, which a card may compute without it
-  perhaps_more   // of one call, which a card may compute with more
-};
-void tell_workspace(const void* p, Workspace = Workspace::product);
+void tell_workspace(const void* p);                         // what a library multiplies in, whenever it was allocated
+void tell_workspace(const void* p, const WorkspaceRange&);  // of one call, which a card may give another
 
 struct AttentionShape {
   std::int64_t batch = 0, heads = 0, len_q = 0, len_k = 0, head_dim = 0, kv_heads = 0;

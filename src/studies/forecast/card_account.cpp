@@ -100,8 +100,7 @@ ProgramAccount Reading::account_of(std::uint32_t device, CardLog& c) {
   a.elsewhere_bytes = c.driver_most > a.peak_reserved_bytes ? c.driver_most - a.peak_reserved_bytes : 0;
   const Point& top = c.points[peak];
   a.peak_allocated_bytes = top.allocated;
-  std::ranges::sort(c.perhaps_none);
-  std::ranges::sort(c.perhaps_more);
+  std::ranges::sort(c.workspaces, {}, &dry::Workspace::block);
   add_spread(device, a, c);
   a.blocks = std::int64_t(c.lives.size());
   a.peak_phase = phases_[top.phase];
@@ -129,7 +128,7 @@ void Reading::add_spread(std::uint32_t device, ProgramAccount& a, const CardLog&
   std::uint64_t limit = head.device_bytes - std::min(head.device_bytes, head.context_bytes + a.elsewhere_bytes + a.others_bytes);
   if (a.fraction) limit = std::min(limit, a.fraction->of(head.device_bytes));
   if (a.peak_reserved_bytes > limit) limit = 0;  // the run had none
-  a.spread = requests.empty() ? std::nullopt : dry::spread_of(requests, limit, c.taken_by_step, c.perhaps_none, c.perhaps_more, max_split_);
+  a.spread = requests.empty() ? std::nullopt : dry::spread_of(requests, limit, c.taken_by_step, c.workspaces, max_split_);
   if (a.spread && (a.spread->run.reserved != a.peak_reserved_bytes || a.spread->run.allocated != a.peak_allocated_bytes)) a.spread.reset();
   a.addresses_matter |= !a.spread && story_.torch_with_cuda && !story_.torch.empty();
 }

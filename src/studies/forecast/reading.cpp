@@ -107,8 +107,7 @@ void Reading::operator()(const Head&, const dry::Note& n) {
 void Reading::operator()(const Head&, const dry::Mark& m) {
   const std::string_view what = process_.name(m.what), text = process_.name(m.text);
   if (what == "workspace") return workspace_told(std::uint64_t(m.value));  // the library's own, not the observer's
-  if (what == "workspace, perhaps none") return perhaps_told(std::uint64_t(m.value), &CardLog::perhaps_none);
-  if (what == "workspace, perhaps more") return perhaps_told(std::uint64_t(m.value), &CardLog::perhaps_more);
+  if (what == "workspace on a card") return workspace_on_card_told(std::uint64_t(m.value), text);
   marked_ = true;
   if (what == "phase") {
     forward_said_ |= kind_of_phase(text) == PhaseKind::forward;
@@ -170,9 +169,12 @@ void Reading::workspace_told(std::uint64_t address) {
     if (const auto at = c.live.find(address); at != c.live.end()) c.lives[at->second].workspace = true;
 }
 
-void Reading::perhaps_told(std::uint64_t address, std::vector<std::size_t> CardLog::*which) {
+void Reading::workspace_on_card_told(std::uint64_t address, std::string_view range) {
+  const std::string words(range);
+  char* rest = nullptr;
+  const std::uint64_t least = std::strtoull(words.c_str(), &rest, 10), most = std::strtoull(rest, nullptr, 10);
   for (auto& [device, c] : cards_)
-    if (const auto at = c.live.find(address); at != c.live.end()) (c.*which).push_back(at->second);
+    if (const auto at = c.live.find(address); at != c.live.end()) c.workspaces.push_back({at->second, least, most});
 }
 
 void Reading::fraction_said(std::string_view text) {

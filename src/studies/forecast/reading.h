@@ -38,8 +38,7 @@ struct CardLog {
   std::vector<Point> points;                            // after each event
   std::vector<std::uint64_t> step_ends;
   std::vector<std::size_t> taken_by_step;  // blocks that were taken by the end of each
-  std::vector<std::size_t> perhaps_none;   // numbers of the blocks that a card may not ask for, ascending
-  std::vector<std::size_t> perhaps_more;   // and of those that it may ask for larger
+  std::vector<dry::Workspace> workspaces;  // of which a card may ask for less or more, ascending
   std::uint64_t pool_live = 0, pool_taken = 0;
   std::uint64_t driver_most = 0, card_most = 0, allocated = 0, reserved = 0;
   std::optional<RanOut> ran_out;
@@ -62,7 +61,7 @@ class Reading {
   void operator()(const Head&, const dry::Note& n);
   void operator()(const Head&, const dry::Mark& m);
   void workspace_told(std::uint64_t address);
-  void perhaps_told(std::uint64_t address, std::vector<std::size_t> CardLog::*which);
+  void workspace_on_card_told(std::uint64_t address, std::string_view range);
   void fraction_said(std::string_view text);  // "train.py:3 0 0.1": line, card (−1: every one), fraction
   ProcessStory story();
 

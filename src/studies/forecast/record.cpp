@@ -191,25 +191,18 @@ Record uncertain_of(const Told& t, bool for_people) {
     r.add(Part{table_of("functions", "Functions that were not answered as a card would", shown)});
   }
   const ProgramAccount& most = t.accounts.front();
-  const bool left_out = most.spread && most.spread->left_out > 0;
   if (most.spread && most.spread->layouts > 1 && has_width(*most.spread))
     note(fmt::format(
         "PyTorch chose among free blocks of one size {}, by addresses that only the card knows. Its requests were played "
         "again with segments at {} other sets of addresses{}: {} allocated, {} reserved.",
         most.spread->choices == 1 ? "once" : fmt::format("{} times", most.spread->choices), most.spread->layouts - 1,
-        left_out ? ", with and without workspaces that a card may not need" : "",
+        most.spread->smaller + most.spread->larger > 0 ? ", and with workspaces as a card may ask for them" : "",
         words(most.spread->low.allocated, most.spread->high.allocated), words(most.spread->low.reserved, most.spread->high.reserved)));
-  if (left_out && has_width(*most.spread))
+  if (most.spread && most.spread->smaller + most.spread->larger > 0 && has_width(*most.spread))
     note(
-        fmt::format("{} workspaces are of convolutions of 1 x 1, or of a filter as large as its input, of shapes that no card was asked "
-                    "about. A card may "
-                    "compute these without them. The lower end has none.",
-                    most.spread->left_out));
-  if (most.spread && most.spread->larger > 0 && has_width(*most.spread))
-    note(fmt::format(
-        "{} workspaces of convolutions may be larger on a card, and then not fit what was freed: the requests were also played with some "
-        "of them {} larger.",
-        most.spread->larger, words(dry::least_more_bytes, dry::most_more_bytes)));
+        fmt::format("Workspaces of convolutions that only a card decides: {} may be smaller there, or none, {} larger. The requests were "
+                    "also played so.",
+                    most.spread->smaller, most.spread->larger));
   if (t.routing)
     note(fmt::format(
         "{} reads {}, which only the card knows. The program was run three times: {}; the need is the interval of all three.",

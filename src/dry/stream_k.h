@@ -1,0 +1,97 @@
+// Kernels of cuDNN 9.19 for Hopper that share the tiles of a last round which would not fill the card: each of these tiles is cut along its sum, and
+// every piece's sum lies in the workspace until all are there. How many pieces there are follows from how many clusters of blocks the card holds at
+// once. A card that is only described does not say that, so cuDNN asks for too little, or too much, without one.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <optional>
+
+#include "dry/convolution.h"
+
+namespace headroom::dry {
+
+struct ProductTile {
+  std::int64_t rows = 0, columns = 0;
+  constexpr std::uint64_t sum_bytes() const { return std::uint64_t(rows * columns) * 4; }
+};
+
+constexpr std::optional<ProductTile> product_tile(std::int64_t tile_size) {
+  switch (tile_size) {
+    case 0: return ProductTile{128, 128};
+    case 1: return ProductTile{128, 64};
+    case 2: return ProductTile{128, 32};
+    case 3: return ProductTile{256, 128};
+    case 4: return ProductTile{256, 64};
+    case 5: return ProductTile{64, 64};
+    case 6: return ProductTile{128, 256};
+    case 7: return ProductTile{64, 128};
+    case 8: return ProductTile{64, 32};
+    case 9: return ProductTile{64, 256};
+    case 16: return ProductTile{256, 32};
+    case 18: return ProductTile{64, 192};
+    case 19: return ProductTile{128, 192};
+    default: return std::nullopt;
+  }
+}
+
+constexpr std::uint32_t units_of_an_h200 = 132;
+
+// How many clusters of so many blocks an H200 holds at once, as its workspaces tell; 0: not seen.
+constexpr std::int64_t clusters_at_once(std::int64_t blocks) {
+  constexpr std::int64_t seen[] = {0, 132, 66, 39, 30, 22, 17, 15, 15};
+  return blocks > 0 && blocks <= 8 ? seen[blocks] : 0;
+}
+
+// Into how many pieces each of `tiles` is cut where `room` blocks fit at once and `whole_rounds` come before. A tile's sum has `steps`.
+constexpr std::int64_t pieces_of_a_tile(std::int64_t tiles, std::int64_t room, std::int64_t whole_rounds, std::int64_t steps, bool single) {
+  const std::int64_t most = room / tiles;
+  if (most < 2) return 1;
+  const auto power_of_two = [&](std::int64_t limit, std::int64_t least_steps) {
+    std::int64_t pieces = 1;
+    while (pieces * 2 <= limit && steps >= pieces * 2 * least_steps) pieces *= 2;
+    return pieces;
+  };
+  if (!single) {
+    const bool fill = steps >= most * (whole_rounds > 0 ? 24 : 60);
+    return fill ? most : power_of_two(most, whole_rounds > 0 ? 48 : 64);
+  }
+  if (whole_rounds == 0) return steps >= 31 * most ? most : power_of_two(most, 18);
+  if (steps >= 45) {
+    const std::int64_t each = std::max<std::int64_t>((steps + most - 1) / most, 4);
+    return (steps + each - 1) / each;
+  }
+  if (steps >= 36 && most <= 3) return most;
+  return power_of_two(std::min<std::int64_t>(most, 4), steps >= 27 ? 6 : 9);
+}
+
+// The workspace of such a kernel; nothing for other kernels, and where what cuDNN says without a card is not copies of tensors and some such sums.
+// `copies`: bytes of the tensors that are turned. The most is that of a card on which every block holds a piece.
+constexpr std::optional<WorkspaceRange> stream_k_workspace(const ConvolutionShape& s, const EngineChoice& c, std::uint64_t copies,
+                                                           std::uint64_t said) {
+  constexpr std::int64_t most_sums_said = 18, roundings = 3000;
+  const auto tile = product_tile(c.tile_size);
+  const std::int64_t blocks = c.cluster_m * c.cluster_n, room = blocks * clusters_at_once(blocks);
+  if (c.workspace != 0 || c.tile_k < 0 || c.tile_k > 1 || !tile || room == 0 || s.grouped()) return std::nullopt;
+  const std::int64_t sum = std::int64_t(tile->sum_bytes()), beyond = std::int64_t(said) - std::int64_t(copies),
+                     sums_said = (beyond + sum / 2) / sum;
+  if (beyond < -roundings || sums_said > most_sums_said || std::abs(beyond - sums_said * sum) > roundings) return std::nullopt;
+  const auto ceiling = [](std::int64_t n, std::int64_t of) { return (n + of - 1) / of; };
+  const auto clustered = [&](std::int64_t tiles, std::int64_t by) { return ceiling(tiles, by) * by; };
+  const std::int64_t taps = product_of(s.filter.subspan(first_place)), from = s.filter[1], to = s.filter[0];
+  const std::int64_t inputs = s.input[0] * product_of(s.input.subspan(first_place)),
+                     outputs = s.output[0] * product_of(s.output.subspan(first_place));
+  const std::int64_t depth = 32 << c.tile_k;
+  std::int64_t rows = 0, columns = 0, steps = 0;
+  switch (s.pass) {
+    case ConvolutionPass::forward: rows = outputs, columns = ceiling(to, tile->columns), steps = taps * ceiling(from, depth); break;
+    case ConvolutionPass::data: rows = inputs, columns = ceiling(from, tile->columns), steps = taps * ceiling(to, depth); break;
+    case ConvolutionPass::weight: rows = to, columns = ceiling(from, tile->columns) * taps, steps = ceiling(outputs, depth); break;
+  }
+  const std::int64_t tiles = clustered(ceiling(rows, tile->rows), c.cluster_m) * clustered(columns, c.cluster_n), last = tiles % room;
+  const std::int64_t pieces = last == 0 ? 1 : pieces_of_a_tile(last, room, tiles / room, steps, s.single());
+  const auto with = [&](std::int64_t sums) { return std::uint64_t(std::int64_t(said) + (sums - sums_said) * sum); };
+  return WorkspaceRange{with(0), with(pieces > 1 ? last * pieces : 0), with(std::int64_t(units_of_an_h200))};
+}
+
+}  // namespace headroom::dry

@@ -1,0 +1,145 @@
+// The workspaces that a card takes for convolutions, beside what an H200 took, row by row of the tables in bench/results.
+#include "dry/card_workspace.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace {
+
+using namespace headroom::dry;
+
+constexpr std::uint64_t alike_bytes = 1024;  // alignment, and a list of tiles
+
+struct AskedPass {
+  ConvolutionPass pass = ConvolutionPass::weight;
+  std::array<std::int64_t, 4> filter{}, input{}, output{};
+  std::uint64_t element_bytes = 4, said = 0, card = 0;
+  bool channels_innermost = false;
+  EngineChoice choice;
+  std::string text, algorithm;
+
+  ConvolutionShape shape() const { return {pass, filter, input, output, element_bytes, channels_innermost}; }
+  std::uint64_t copies() const {
+    return channels_innermost ? 0 : element_bytes * std::uint64_t(product_of(filter) + product_of(input) + product_of(output));
+  }
+  bool took(std::uint64_t bytes) const { return bytes + alike_bytes >= card && card + alike_bytes >= bytes; }
+};
+
+void read_shape(std::istream& words, AskedPass& r) {
+  std::int64_t batch = 0, from = 0, to = 0, filter = 0, stride = 0, padding = 0, side = 0;
+  words >> batch >> from >> to >> filter >> stride >> padding >> side;
+  const std::int64_t out = (side + 2 * padding - filter) / stride + 1;
+  r.filter = {to, from, filter, filter};
+  r.input = {batch, from, side, side};
+  r.output = {batch, to, out, out};
+}
+
+template <class Read>
+std::vector<AskedPass> rows_of(const std::string& table, Read read) {
+  std::ifstream in(HEADROOM_SOURCE_DIR "/bench/results/" + table);
+  std::vector<AskedPass> rows;
+  std::string line;
+  std::getline(in, line);
+  while (std::getline(in, line)) {
+    AskedPass r;
+    r.text = line;
+    std::replace(line.begin(), line.end(), ',', ' ');
+    std::istringstream words(line);
+    read(words, r);
+    rows.push_back(r);
+  }
+  return rows;
+}
+
+std::vector<AskedPass> passes_with_shared_tiles() {
+  return rows_of("h200_scratch_shared_tiles_2026-11-29.csv", [](std::istream& words, AskedPass& r) {
+    std::string pass, dtype, layout;
+    words >> pass >> dtype >> layout;
+    read_shape(words, r);
+    words >> r.choice.tile_size >> r.choice.tile_k >> r.choice.cluster_m >> r.choice.cluster_n >> r.said >> r.card;
+    r.choice.workspace = 0;
+    r.pass = pass == "f" ? ConvolutionPass::forward : pass == "d" ? ConvolutionPass::data : ConvolutionPass::weight;
+    r.element_bytes = dtype == "bf16" ? 2 : 4;
+    r.channels_innermost = layout == "last";
+  });
+}
+
+std::vector<AskedPass> gradients_of_filters() {
+  return rows_of("h200_scratch_winograd_2026-11-29.csv", [](std::istream& words, AskedPass& r) {
+    std::string dtype;
+    words >> dtype;
+    read_shape(words, r);
+    words >> r.choice.engine >> r.said >> r.card >> r.algorithm;
+  });
+}
+
+TEST(DryCardWorkspace, PiecesOfSharedTilesAreAnH200s) {
+  int decided = 0, exact = 0, exact_before = 0;
+  for (const AskedPass& r : passes_with_shared_tiles()) {
+    const auto range = stream_k_workspace(r.shape(), r.choice, r.copies(), r.said);
+    if (!range) continue;
+    EXPECT_TRUE(range->least <= r.card + alike_bytes && r.card <= range->most + alike_bytes) << r.text;
+    ++decided;
+    exact += r.took(range->likely);
+    exact_before += r.took(r.said);
+  }
+  EXPECT_EQ(decided, 1062);
+  EXPECT_EQ(exact, 1008);
+  EXPECT_EQ(exact_before, 344);
+}
+
+TEST(DryCardWorkspace, WinogradsTransformsAreAnH200sToTheByte) {
+  int by_winograd = 0, foreseen = 0, wrong = 0;
+  const std::vector<AskedPass> rows = gradients_of_filters();
+  ASSERT_EQ(rows.size(), 742u);
+  for (const AskedPass& r : rows) {
+    ASSERT_TRUE(winograd_may(r.shape())) << r.text;
+    const bool is = r.algorithm == "winograd", likely = winograd_likely(r.shape(), r.choice.engine);
+    by_winograd += is;
+    foreseen += is && likely;
+    wrong += likely != is;
+    if (!is) continue;
+    EXPECT_EQ(winograd_bytes(r.shape()), r.card) << r.text;
+    EXPECT_GE(workspace_on_card(r.shape(), r.choice, true, r.copies(), r.said).most, r.card) << r.text;
+  }
+  EXPECT_EQ(by_winograd, 202);
+  EXPECT_EQ(foreseen, 160);
+  EXPECT_EQ(wrong, 62);
+}
+
+AskedPass asked(ConvolutionPass pass, const char* shape) {
+  AskedPass r{.pass = pass};
+  std::istringstream words(shape);
+  read_shape(words, r);
+  return r;
+}
+
+TEST(DryCardWorkspace, OtherPassesTakeWhatCudnnSays) {
+  const AskedPass forward = asked(ConvolutionPass::forward, "8 64 64 3 1 1 32");
+  const EngineChoice no_pieces{.engine = 67, .tile_size = 7, .tile_k = 0, .workspace = 1, .cluster_m = 8, .cluster_n = 1};
+  EXPECT_EQ(workspace_on_card(forward.shape(), no_pieces, true, forward.copies(), 5 << 20), WorkspaceRange::exactly(5 << 20));
+  const AskedPass strided = asked(ConvolutionPass::weight, "8 64 64 3 2 1 32");
+  EXPECT_FALSE(winograd_may(strided.shape()));
+  EXPECT_TRUE(workspace_on_card(strided.shape(), no_pieces, true, strided.copies(), 5 << 20).certain());
+}
+
+TEST(DryCardWorkspace, WhereNoCardWasAskedMoreMayBeTaken) {
+  AskedPass grouped = asked(ConvolutionPass::forward, "8 64 64 3 1 1 32");
+  grouped.filter[1] = 16;
+  const std::uint64_t said = 5 << 20;
+  const WorkspaceRange range = workspace_on_card(grouped.shape(), {}, true, 0, said);
+  EXPECT_EQ(range.least, said);
+  EXPECT_EQ(range.likely, said);
+  EXPECT_GT(range.most, said);
+  const AskedPass one_by_one = asked(ConvolutionPass::forward, "8 64 64 1 1 0 8");
+  EXPECT_EQ(unknown_workspace(one_by_one.shape(), said), (WorkspaceRange{0, said, said}));
+  EXPECT_EQ(workspace_on_card(one_by_one.shape(), {}, true, 0, said), (WorkspaceRange{0, 0, said})) << "cuBLAS multiplies most as they lie";
+}
+
+}  // namespace
