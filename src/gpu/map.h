@@ -1,6 +1,5 @@
 // Tensor maps: how TMA splits a tensor in global memory into boxes.
 #pragma once
-#include <cuda.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -14,7 +13,7 @@ constexpr int panel_columns = 64;  // 16-bit columns of a 128-byte swizzled pane
 // dim[0] is contiguous; stride[i] is in elements. Outside the tensor, a box reads zeros and writes nothing.
 // The inner box is 64 16-bit columns (128 bytes): one swizzled panel.
 struct Map {
-  CUtensorMap raw;
+  alignas(128) std::uint64_t raw[16];  // CUDA's CUtensorMap, said so because every kernel's source would read <cuda.h> for it alone
 };
 struct MapShape {
   int rank;

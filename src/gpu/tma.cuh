@@ -2,7 +2,6 @@
 // One thread issues a load; threads that wait on its barrier may then read the tile. A store reads shared memory through
 // another proxy: every writing thread calls proxy_fence(), then a barrier, then one thread stores.
 #pragma once
-#include <cuda.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>

@@ -33,6 +33,31 @@ class Guesses(Dry):
         counts = eval(self.dry(program, HEADROOM_DRY_ROUTING=shares)[0][0])
         self.assertEqual((sum(counts), counts[0] == max(counts)), (128, True))
 
+    def test_what_checkpointing_runs_again_goes_to_the_same_experts(self):
+        """Else the shapes differ from those of the forward pass, and PyTorch ends the program."""
+        lines, _ = self.dry("""
+            import torch
+            from torch.utils.checkpoint import checkpoint
+            class Experts(torch.nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.router, self.up = torch.nn.Linear(16, 8), torch.nn.Linear(16, 16)
+                def forward(self, x):
+                    to = self.router(x).topk(2)[1]
+                    rows = [(to == e).nonzero()[:, 0] for e in range(8)]
+                    sizes.append([len(r) for r in rows])
+                    return sum(torch.zeros_like(x).index_add(0, r, self.up(x[r]).relu()) for r in rows)
+            layers = [Experts().cuda() for _ in range(3)]
+            for reentrant in (True, False):
+                for _ in range(2):
+                    sizes, x = [], torch.randn(64, 16, device="cuda", requires_grad=True)
+                    for layer in layers:
+                        x = x + checkpoint(layer, x, use_reentrant=reentrant)
+                    x.sum().backward()
+                    print(len(sizes), sizes[:3] == sizes[:2:-1], sizes[0] != sizes[1])
+        """)
+        self.assertEqual(lines, ["6 True True"] * 4)
+
     def test_sizes_by_values_are_run_with_nothing_and_with_all(self):
         program = """
             import torch

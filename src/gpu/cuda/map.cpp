@@ -1,3 +1,4 @@
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 
 #include "base/error.h"
@@ -25,8 +26,10 @@ Map encoded(const void* data, const MapShape& s, CUtensorMapDataType element, st
   for (int i = 1; i < s.rank; ++i) stride_bytes[i - 1] = s.stride[i] * size;  // each a multiple of 16, below 2^40
   const cuuint32_t every[5] = {1, 1, 1, 1, 1};
   Map m;
-  const CUresult r = encode(&m.raw, element, cuuint32_t(s.rank), const_cast<void*>(data), s.dim, stride_bytes, s.box, every,
-                            CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  static_assert(sizeof m == sizeof(CUtensorMap) && alignof(Map) % alignof(CUtensorMap) == 0);
+  const CUresult r =
+      encode(reinterpret_cast<CUtensorMap*>(m.raw), element, cuuint32_t(s.rank), const_cast<void*>(data), s.dim, stride_bytes, s.box, every,
+             CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   check(r == CUDA_SUCCESS, Code::cuda, "cuTensorMapEncodeTiled refused a tensor: CUresult {}", int(r));
   return m;
 }

@@ -1,5 +1,6 @@
 """What is taken for values that a program could not go on without: which experts tokens go to, which word comes next, what a mask hides."""
 import os
+import sys
 
 
 class Rules:
@@ -14,6 +15,7 @@ class Rules:
         if self.how.startswith("measured:"):
             self.shares = torch.tensor([float(x) for x in self.how[9:].split(",")], dtype=torch.float64, device="cpu")
         self.random = torch.Generator(device="cpu").manual_seed(7)
+        self.drawn = {}  # by the module that asked: its last choice
         self.routed = False  # a choice was made that another routing makes in another way
 
     def chosen(self, shape, dim, among):
@@ -25,6 +27,9 @@ class Rules:
             return torch.zeros([], dtype=torch.int64, device="cpu")
         k = shape.pop(dim)
         self.routed |= k < among
+        asker = self.module_of(sys._getframe()), *shape, k, among
+        if asker in self.drawn and torch._C._current_graph_task_id() != -1:  # checkpointing runs it again: the same tokens go to the same experts
+            return self.drawn[asker]
         rows = 1
         for n in shape:
             rows *= n
@@ -36,7 +41,19 @@ class Rules:
             picks = torch.rand(rows, among, generator=self.random, device="cpu").topk(k)[1]
         else:
             picks = (torch.arange(rows * k, device="cpu").reshape(rows, k)) % among
-        return picks.reshape(shape + [k]).movedim(-1, dim)
+        made = picks.reshape(shape + [k]).movedim(-1, dim)
+        if asker[0]:
+            self.drawn[asker] = made
+        return made
+
+    def module_of(self, frame):
+        """The module whose method asks; 0: none does."""
+        while frame is not None:
+            owner = frame.f_locals.get("self") if "self" in frame.f_code.co_varnames[:1] else None
+            if isinstance(owner, self.torch.nn.Module):
+                return id(owner)
+            frame = frame.f_back
+        return 0
 
     def middle(self, shape, among):
         """The largest of `among` unknown numbers is the one in the middle: no word that ends a text is there."""
