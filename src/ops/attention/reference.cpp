@@ -149,7 +149,8 @@ Reference reference(const Problem& p, const Tensor& q, const Tensor& k, const Te
         double delta = dlse ? -double(dlse.as<float>()[lse_at]) : 0.0;  // Σ_d dO·O, less what arrives through LSE
         for (std::int64_t d = 0; d < dim_v; ++d) delta += g_row[d] * o[d];
         if (p.sink) r.dsink[std::size_t(h)] -= share_of_sink(sink, row.lse) * delta;
-        double *dq = r.dq.data() + row_at * dim, *dk = r.dk.data() + head_at * dim, *dv = r.dv.data() + head_at * dim_v;
+        double *dq = r.dq.data() + row_at * dim, *dk = nullptr, *dv = nullptr;
+        if (p.len_k > 0) dk = r.dk.data() + head_at * dim, dv = r.dv.data() + head_at * dim_v;
         for (auto j = row.first; j < row.last; ++j) {
           const double prob = row.p[std::size_t(j)];
           double dp = 0;
