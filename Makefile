@@ -77,7 +77,7 @@ ASAN ?= all
 asan: setup  ## build with the address and undefined-behaviour sanitizers, and run the fast tests under them (300 random attention problems of 2000, a fifth of the traces)
 	@cmake --preset asan --log-level=WARNING
 	@cmake --build --preset asan --target $(ASAN)
-	@ctest --preset asan -j $(JOBS)
+	@ctest --preset asan -j $(TEST_JOBS)
 
 tsan: setup  ## the same under the thread sanitizer
 	@cmake --preset tsan --log-level=WARNING
