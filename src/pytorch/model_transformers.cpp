@@ -195,7 +195,9 @@ Value Model::attend_of_transformers(std::size_t i, const Value& x) {
   if (!m.fused_attention) return product("o", plain_attention(q, k, v), w.o);
   if (masked) {
     const std::int64_t times = m.heads / kv_heads;
-    o = torch.fused_attention("attention", q, torch.for_each_head("keys", k, times), torch.for_each_head("values", v, times), mask);
+    // Not as arguments, which compilers make in either order. Keys before values would put a peak of Gemma 3's 0.3 % below the measured one, not 0.1 %.
+    Value values = torch.for_each_head("values", v, times), keys = torch.for_each_head("keys", k, times);
+    o = torch.fused_attention("attention", q, std::move(keys), std::move(values), mask);
   } else {
     o = torch.fused_attention("attention", q, k, v);
   }
