@@ -49,13 +49,6 @@ Standing all_of(const Tensor& t) {
   return {one, double(t.bytes()) - double(one.bytes())};
 }
 
-constexpr Quantised quantised_weight(WeightRole role) {
-  return role == WeightRole::qkv       ? Quantised::qkv
-         : role == WeightRole::out     ? Quantised::out
-         : role == WeightRole::gate_up ? Quantised::gate_up
-                                       : Quantised::down;
-}
-
 ScaledFormat format_of(const Formats& f, Quantised which, bool transposed) {
   switch (which) {
     case Quantised::norm1:
@@ -80,10 +73,9 @@ Scaled Products::make_transposed(const Formats& f, Quantised which, std::int64_t
   return quantise::make({copies_of[std::size_t(which)].transposed, layer}, format_of(f, which, true), columns, rows, ctx);
 }
 
-Tensor Products::counts(Quantised which) const {
-  if (!with_.counts) return {};
-  return {
-      with_.counts.as<std::int64_t>() + (layer_ * quantised_count + int(which)) * quantise::count_size, DType::i64, {quantise::count_size}};
+Tensor Products::With::counts_of(Quantised which, int layer) const {
+  if (!counts) return {};
+  return {counts.as<std::int64_t>() + (layer * quantised_count + int(which)) * quantise::count_size, DType::i64, {quantise::count_size}};
 }
 
 bool Products::With::as_made(quantise::Of of, std::int64_t rows, std::int64_t columns, DType type, const Device& device) const {
@@ -106,7 +98,7 @@ Read Products::read(Quantised which, const quantise::Request& from, Copies copie
   if (copies != Copies::as_is) r.transposed = kept ? kept : make_transposed(with_.formats, which, rows, columns, layer_, ctx_);
   q.as_is = r.as_is;
   q.transposed = r.transposed;
-  q.counts = counts(which);
+  q.counts = with_.counts_of(which, layer_);
   quantise::quantise(q, ctx_, {"quantise", layer_});
   return r;
 }
@@ -117,7 +109,9 @@ Read Products::read_missing(Quantised which, const quantise::Request& from, bool
 }
 
 Scaled Products::weight(WeightRole role, Copies copies) {
-  const Read r = read(quantised_weight(role), weights_[role].w, copies);
+  const Weight weight = weights_[role];
+  if (weight.as_is) return copies == Copies::as_is ? weight.as_is : weight.transposed;
+  const Read r = read(quantised_weight(role), weight.w, copies);
   return copies == Copies::as_is ? r.as_is : r.transposed;
 }
 

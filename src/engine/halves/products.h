@@ -1,7 +1,8 @@
 // Products — the products of a layer's weights, forward and backward, in the formats of the recipe.
 //
 // In 16 or 32 bits a product reads its operands as they are. In fp8 it reads 8-bit copies: an activation or a gradient is quantised once,
-// as it is and transposed, and both serve until their brace closes; a weight is quantised just before each use and not kept.
+// as it is and transposed, and both serve until their brace closes; a weight is quantised just before each use and not kept, unless the
+// store keeps its copies (WeightCopies::kept).
 // With gradients in memory each gradient's product runs at once; without (Gradients::none) it runs together with its update, in one op,
 // after the last use of the old weights: then what dw() was given must stand, as it is, until finish().
 #pragma once
@@ -20,6 +21,12 @@ namespace headroom::engine {
 // What fp8 quantises in a block, in the order of the forward pass, then backward.
 enum class Quantised : std::uint8_t { norm1, qkv, o, out, norm2, gate_up, act, down, d_ffn, d_gate_up, d_attention, d_qkv };
 constexpr int quantised_count = 12;
+constexpr Quantised quantised_weight(WeightRole role) {
+  return role == WeightRole::qkv       ? Quantised::qkv
+         : role == WeightRole::out     ? Quantised::out
+         : role == WeightRole::gate_up ? Quantised::gate_up
+                                       : Quantised::down;
+}
 
 enum class Copies : std::uint8_t { as_is, transposed, both };
 
@@ -51,6 +58,7 @@ class Products {
     ProductWatch* watch = nullptr;
     std::int64_t experts_of_token = 1;  // rows of experts' products that are one token's
 
+    Tensor counts_of(Quantised, int layer) const;
     // Whether what this makes of a tensor of that type is quantised as it is made, and not stored.
     bool as_made(quantise::Of, std::int64_t rows, std::int64_t columns, DType, const Device&) const;
     // Whether SwiGLU runs in the products beside it, as one op: then its product's gradient is not stored. A study sees products by themselves.
@@ -85,7 +93,6 @@ class Products {
 
  private:
   Scaled weight(WeightRole, Copies);
-  Tensor counts(Quantised) const;
   void multiply(Name, Multiplied, const matmul::Product&, const Tensor& a, const Tensor& b);
 
   With with_;

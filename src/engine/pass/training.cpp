@@ -63,7 +63,14 @@ Training::Training(const Recipe& recipe, Context& ctx, dist::Comm* comm)
       comm_(recipe_.ranks.count == 1 ? nullptr
             : comm                   ? comm
                                      : owned_comm_.get()),
-      store_(recipe_.model, {stored_type(), recipe_.purpose, recipe_.holding, recipe_.ranks, recipe_.micro_batches}, ctx, comm_),
+      store_(recipe_.model,
+             {.compute = stored_type(),
+              .purpose = recipe_.purpose,
+              .holding = recipe_.holding,
+              .ranks = recipe_.ranks,
+              .micro_batches = recipe_.micro_batches,
+              .multiplied_in = recipe_.formats().weight},
+             ctx, comm_),
       products_{.formats = recipe_.formats(), .watched = recipe_.watched},
       head_{.decoder = recipe_.model,
             .precision = products_.formats.stored,
@@ -81,6 +88,7 @@ Training::Training(const Recipe& recipe, Context& ctx, dist::Comm* comm)
     loss_ = ctx.arena.make("loss", DType::f64, {recipe_.ranks.batches(), recipe_.micro_batches});
     if (products_.formats.quantised())
       products_.counts = ctx.arena.make("fp8.counts", DType::i64, {recipe_.model.depth(), quantised_count, quantise::count_size});
+    store_.count_copies([&](const ParamSpec& s) { return products_.counts_of(quantised_weight(s.role), s.layer); });
   }
   auto phase = ctx.arena.in_phase(Phase::optimizer);
   state_ = Optimizer::make_scalars(ctx);

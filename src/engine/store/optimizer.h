@@ -49,7 +49,9 @@ struct Updated {
   std::uint32_t parameter = 0;  // the weight's number
   std::int64_t first = 0;
   int parts = 1;
-  std::int64_t apart = 0;  // elements from one part to the next
+  std::int64_t apart = 0;              // elements from one part to the next
+  Scaled as_is = {}, transposed = {};  // 8-bit copies, where they are kept
+  Tensor counts = {};                  // of those
 };
 
 class Optimizer {
@@ -92,7 +94,10 @@ class Optimizer {
             .m_scale = u.state.size() > 2 ? u.state[2] : Tensor(),
             .v_scale = u.state.size() > 2 ? u.state[3] : Tensor(),
             .parameter = u.parameter,
-            .first = u.first};
+            .first = u.first,
+            .as_is = u.as_is,
+            .transposed = u.transposed,
+            .counts = u.counts};
   }
 
   // An update of weights whose gradients are known: the numbers of it, with the norm that all ranks' sums of squares give or without any,

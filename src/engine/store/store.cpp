@@ -11,6 +11,7 @@
 #include "ops/copy/copy.h"
 #include "ops/copy/split.h"
 #include "ops/fill/fill.h"
+#include "ops/quantise/quantise.h"
 
 namespace headroom::engine {
 
@@ -44,6 +45,11 @@ bool ParamStore::halves() const {
   return settings_.holding.masters == Masters::halves && settings_.compute == DType::bf16 && settings_.purpose == Purpose::training;
 }
 
+bool ParamStore::keeps_copies(const ParamSpec& s) const {
+  return settings_.holding.copies == WeightCopies::kept && settings_.purpose == Purpose::training && alone() &&
+         size_of(settings_.multiplied_in.dtype) == 1 && s.multiplied && s.layer >= 0;
+}
+
 // The head's gradient is summed over chunks of rows and a tied embedding's twice: those are FP32.
 void ParamStore::describe_runs() {
   for (SegmentPart& r : runs_) {
@@ -65,6 +71,7 @@ void ParamStore::make_alone() {
   make_each(Phase::parameter, DType::f32, &Param::master, [&](const ParamSpec& s) { return !(halves() && s.multiplied); });
   if (settings_.compute != DType::f32) make_each(Phase::parameter, settings_.compute, &Param::copy, multiplied);
   if (halves()) make_each(Phase::parameter, DType::u16, &Param::rest, multiplied);
+  make_copies();
   if (settings_.purpose == Purpose::forward) return;
   auto in = ctx_.arena.in_phase(Phase::gradient);
   if (!during())
@@ -85,6 +92,21 @@ void ParamStore::make_alone() {
       }
   }
   for (const Param& p : params_) updates_.push_back(update_of(p, p.grad));
+}
+
+void ParamStore::make_copies() {
+  auto in = ctx_.arena.in_phase(Phase::parameter);
+  for (Param& p : params_) {
+    if (!keeps_copies(p.spec)) continue;
+    const std::int64_t rows = p.spec.shape[0], columns = p.spec.shape[1];
+    p.as_is = quantise::make({p.spec.name, p.spec.layer}, settings_.multiplied_in, rows, columns, ctx_);
+    p.transposed = quantise::make({p.spec.name, p.spec.layer}, settings_.multiplied_in, columns, rows, ctx_);
+  }
+}
+
+void ParamStore::count_copies(const std::function<Tensor(const ParamSpec&)>& of) {
+  for (std::size_t i = 0; i < updates_.size(); ++i)
+    if (updates_[i].as_is) updates_[i].counts = of(params_[i].spec);
 }
 
 void ParamStore::make_answering() {
@@ -288,7 +310,9 @@ Optimizer::Update ParamStore::update_of(const Param& p, const Tensor& grad, int 
             .parameter = std::uint32_t(&p - params_.data()),
             .first = whole || alone() ? 0 : p.first,
             .parts = parts,
-            .apart = apart};
+            .apart = apart,
+            .as_is = p.as_is,
+            .transposed = p.transposed};
   const auto states = optimizer_.states(p.spec);
   for (std::size_t n = 0; n < states.size(); ++n) {
     const std::int64_t per = states[n].per, mine = ceil_div(p.count, per);
@@ -346,6 +370,7 @@ Weight ParamStore::weight(int group, WeightRole role) const {
   } else {
     w.w = p.copy ? p.copy : p.master;
     w.held_bytes = p.held_bytes;
+    w.as_is = p.as_is, w.transposed = p.transposed;
   }
   if (settings_.purpose == Purpose::forward) return w;
   w.dw = in_place(r) ? kept_[i] : made_[i];
@@ -393,6 +418,8 @@ void ParamStore::refresh_copies() {
   for (const Param& p : params_)
     if (p.copy && p.master && p.master.count() > 0)
       copy::copy(flat(p.master), p.copy.count() == p.master.count() ? flat(p.copy) : owned(p, p.copy), ctx_);
+  for (const Param& p : params_)
+    if (p.as_is) quantise::quantise({.x = p.copy, .as_is = p.as_is, .transposed = p.transposed}, ctx_);
   if (!sharded(Sharding::optimizer) || sharded(Sharding::everything)) return;
   for (const SegmentPart& r : runs_) share_weights(r);
   settle();

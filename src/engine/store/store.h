@@ -12,6 +12,7 @@
 // their memory is made at construction, in the same order on every rank.
 #pragma once
 #include <array>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,7 +36,8 @@ struct Weight {
   // Instead of dw: the op that makes the gradient also updates the weight, after its last use; `numbers` are that update's.
   const Optimizer::Update* update = nullptr;
   Tensor numbers = {};
-  double held_bytes = 0;  // what w takes where a format of fewer bits holds it; 0: its type's
+  double held_bytes = 0;               // what w takes where a format of fewer bits holds it; 0: its type's
+  Scaled as_is = {}, transposed = {};  // its 8-bit copies, where they are kept
 };
 
 using attention::Pass;  // the pass that leases; a backward pass may run forward again
@@ -56,6 +58,10 @@ enum class Gradients : std::uint8_t {
   half,   // for a block's multiplied weights, the compute type: summed in FP32, rounded once, as PyTorch's autocast does
   none    // for a block's multiplied weights: the product that makes one updates its weight (ops/product_update)
 };
+enum class WeightCopies : std::uint8_t {  // fp8's, of a block's multiplied weights
+  made,                                   // quantised just before each use
+  kept                                    // both of them stay, and the update writes them: weights are not read for products
+};
 }  // namespace headroom::engine
 
 namespace headroom {
@@ -67,6 +73,8 @@ template <>
 inline constexpr auto names_of<engine::Updating> = names<engine::Updating>("after", "during");
 template <>
 inline constexpr auto names_of<engine::Gradients> = names<engine::Gradients>("whole", "half", "none");
+template <>
+inline constexpr auto names_of<engine::WeightCopies> = names<engine::WeightCopies>("made", "kept");
 }  // namespace headroom
 
 namespace headroom::engine {
@@ -75,6 +83,7 @@ constexpr std::string_view name_of(Purpose p) { return names_of<Purpose>.of(p); 
 constexpr std::string_view name_of(Masters m) { return names_of<Masters>.of(m); }
 constexpr std::string_view name_of(Updating u) { return names_of<Updating>.of(u); }
 constexpr std::string_view name_of(Gradients g) { return names_of<Gradients>.of(g); }
+constexpr std::string_view name_of(WeightCopies c) { return names_of<WeightCopies>.of(c); }
 
 // Lifetime and dtype of training state. Say<T>: T of one step; a list of T where a study tries several (levers.h).
 template <template <class> class Say>
@@ -83,6 +92,7 @@ struct HoldingOf {
   Say<Updating> updating{Updating::after};
   Say<Gradients> gradients{Gradients::whole};
   Say<Moments> moments{Moments::whole};
+  Say<WeightCopies> copies{WeightCopies::made};
 
   friend bool operator==(const HoldingOf&, const HoldingOf&) = default;
 };
@@ -107,15 +117,19 @@ void describe(H&& h, auto&& f) {
   f(h.moments, {.name = "moments",
                 .about = "AdamW's moments of matrices and embeddings. whole: FP32; half: bf16; 8bit: 8 bits with FP32 scales; both rounded "
                          "stochastically"});
+  f(h.copies,
+    {.name = "copies",
+     .about = "fp8's copies of weights. made: before each use; kept: two of each, which the update writes, for 2 bytes a weight"});
 }
 
 struct Param {
   ParamSpec spec;
   // The elements that this rank owns: all of them on one rank. Tensors that are not whole here hold these elements, flat.
   std::int64_t first = 0, count = 0;
-  Tensor master, copy, rest, grad;  // copy: for multiplied weights when the compute type is not FP32; rest: then instead of master
-  std::vector<Tensor> state;        // the optimizer's tensors, in its order
-  double held_bytes = 0;            // bytes of a copy in a format of fewer bits
+  Tensor master, copy, rest, grad;     // copy: for multiplied weights when the compute type is not FP32; rest: then instead of master
+  std::vector<Tensor> state;           // the optimizer's tensors, in its order
+  double held_bytes = 0;               // bytes of a copy in a format of fewer bits
+  Scaled as_is = {}, transposed = {};  // 8-bit copies of the copy, as products read it: of the blocks' matrices, where they are kept
 };
 
 class ParamStore {
@@ -127,6 +141,7 @@ class ParamStore {
     Ranks ranks{};
     int micro_batches = 1;
     std::optional<WeightFormat> answering{};  // serving: weights in the compute type alone, or in this format; dry
+    ScaledFormat multiplied_in{};             // fp8: the format of the blocks' weights as products read them
   };
   // Makes everything in the arena. comm: needed for more than one rank.
   ParamStore(const Decoder&, const Settings&, Context&, dist::Comm* comm = nullptr);
@@ -160,6 +175,8 @@ class ParamStore {
 
   void initialise(std::uint64_t seed);  // normal numbers by counter: the same for any number of threads and ranks
   void refresh_copies();                // call it after writing masters from outside
+  // Where the counts of a weight's kept 8-bit copies are added whenever an update writes them.
+  void count_copies(const std::function<Tensor(const ParamSpec&)>& of);
 
   const std::vector<Param>& params() const { return params_; }
   Tensor first_gradient() const;  // one element; if it is not finite, an update changes nothing
@@ -191,6 +208,7 @@ class ParamStore {
   bool keeps_whole_gradients() const { return !during() && !sharded(Sharding::gradients); }
   bool in_place(const SegmentPart& r) const { return keeps_whole_gradients() && micro_ == 0 && r.kept == r.partial; }
   bool halves() const;
+  bool keeps_copies(const ParamSpec&) const;  // in 8 bits
   bool swaps() const;
   bool shared_by_groups(const SegmentPart& r) const {
     return tied_ && r.group == 0 && r.multiplied;
@@ -202,6 +220,7 @@ class ParamStore {
 
   void describe_runs();
   void make_alone();
+  void make_copies();
   void make_answering();
   void make_shared();
   void make_loan_alone();

@@ -6,6 +6,7 @@
 #include "gpu/beside.h"
 #include "ops/adamw/exact_sum.h"
 #include "ops/adamw/impl.h"
+#include "ops/quantise/quantise.h"
 
 namespace headroom::adamw {
 
@@ -71,6 +72,8 @@ Size checked(std::span<const Update> all) {
     check(t.copy.count() == count && t.copy.dtype == copy->dtype, Code::bad_argument,
           "adamw: a copy is {} of {} elements, it must be {} of {}", name_of(t.copy.dtype), t.copy.count(), name_of(copy->dtype), count);
     s.copy_bytes += double(t.copy.bytes());
+    check(!t.as_is || (t.transposed && t.copy.shape.rank == 2), Code::bad_argument,
+          "adamw: 8-bit copies of a weight are made as it is and transposed, of a copy with rows and columns");
   }
   return s;
 }
@@ -97,15 +100,32 @@ Tensor begin(const Tensor& state, const Hyper& h, Context& ctx, const Tensor& su
   return numbers;
 }
 
-void advance(std::span<const Update> all, const Tensor& numbers, Context& ctx) {
+void quantise_copy(const Update& t, Context& ctx) {
+  quantise::quantise({.x = t.copy, .as_is = t.as_is, .transposed = t.transposed, .counts = t.counts}, ctx);
+}
+
+namespace {
+
+void advance_weights(std::span<const Update> all, const Tensor& numbers, Context& ctx) {
   const Size size = checked(all);
   const double adding = all.empty() ? 0 : all[0].parts - 1;
+  double eight_bits = 0;
+  for (const Update& t : all)
+    if (writes_copies(t, ctx.device)) eight_bits += double(t.as_is.bytes() + t.transposed.bytes());
   const bool rounds = std::any_of(all.begin(), all.end(), [](const Update& t) { return t.m.dtype != DType::f32; });
-  const auto op =
-      ctx.note("adamw", {DType::f32}, {(flops_of_element + adding) * size.elements, size.grad_bytes + size.state_bytes + size.copy_bytes},
-               rounds ? Work::rounding_update : Work::update);
+  const auto op = ctx.note("adamw", {DType::f32},
+                           {(flops_of_element + adding) * size.elements, size.grad_bytes + size.state_bytes + size.copy_bytes + eight_bits},
+                           rounds ? Work::rounding_update : Work::update);
   if (ctx.dry()) return;
   ctx.on_gpu() ? beside::call<advance_cuda>(all, numbers, ctx) : advance_cpu(all, numbers, ctx);
+}
+
+}  // namespace
+
+void advance(std::span<const Update> all, const Tensor& numbers, Context& ctx) {
+  advance_weights(all, numbers, ctx);
+  for (const Update& t : all)
+    if (t.as_is && !writes_copies(t, ctx.device)) quantise_copy(t, ctx);
 }
 
 void update(std::span<const Update> all, const Tensor& state, const Hyper& h, Context& ctx) {

@@ -7,6 +7,7 @@
 #pragma once
 #include <span>
 
+#include "base/scaled.h"
 #include "base/tensor.h"
 #include "ops/op.h"
 
@@ -39,6 +40,10 @@ struct Update {         // updates one parameter, or a run of its elements; ever
   // begins a block.
   std::uint32_t parameter = 0;
   std::int64_t first = 0;
+  // Optional, of a matrix as a whole: the 8-bit copies of `copy` that products read, [rows, columns] and [columns, rows], written with
+  // their scales; and ops/quantise's counts, to which theirs are added, or none.
+  Scaled as_is = {}, transposed = {};
+  Tensor counts = {};
 };
 constexpr std::int64_t moments_block = 256;  // elements, from a parameter's beginning, that share a scale
 double bytes_of_moments(const Update&);      // both moments' bytes, for one element
@@ -61,6 +66,7 @@ void squares(std::span<const Update>, const Tensor& sums, int rank, Context&);  
 // zeros: so many words behind them that are 0, for ops that use the numbers.
 Tensor begin(const Tensor& state, const Hyper&, Context&, const Tensor& sums = {}, std::int64_t zeros = 0);
 void advance(std::span<const Update>, const Tensor& numbers, Context&);  // any of the parameters, in any order
+void quantise_copy(const Update&, Context&);                             // the 8-bit copies of what `copy` is now
 
 void update(std::span<const Update>, const Tensor& state, const Hyper&, Context&);
 

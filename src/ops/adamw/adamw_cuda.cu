@@ -350,15 +350,17 @@ void start_narrow(std::span<const Update> all, const Tensor& numbers, cudaStream
 
 }  // namespace
 
-// Whole moments in launches of their own, and 16 bits, and 8.
+// Whole moments in launches of their own, and 16 bits, and 8, and weights whose 8-bit copies are written too.
 void advance_cuda(std::span<const Update> all, const Tensor& numbers, Context& ctx) {
   const auto stream = cuda_stream(ctx.stream);
   const bool in_parts = !all.empty() && all[0].parts > 1;
   const auto with = [&](DType moments) {
     std::vector<Update> some;
-    std::copy_if(all.begin(), all.end(), std::back_inserter(some), [&](const Update& t) { return t.m.dtype == moments; });
+    std::copy_if(all.begin(), all.end(), std::back_inserter(some),
+                 [&](const Update& t) { return t.m.dtype == moments && !writes_copies(t, ctx.device); });
     return some;
   };
+  advance_tiles(all, numbers, ctx);
   const auto whole = with(DType::f32), half = with(DType::bf16), codes = with(DType::u8);
   with_float(type_of(all), [&]<class T>() {
     in_parts ? start_step<T, true>(whole, numbers, stream) : start_step<T, false>(whole, numbers, stream);

@@ -107,10 +107,17 @@ struct Ahead {
   }
 };
 
+// What a lane does beside an update.
+struct NothingBeside {
+  __device__ void read() const {}  // it has read what was brought ahead
+  template <class X>
+  __device__ void written(const X&) const {}  // what it stores of the copy
+};
+
 // Of one block of moments; whole: it and its pieces are, and `ahead` has them.
-template <bool whole, bool in_parts, bool codes, class T, class G, class Stored>
+template <bool whole, bool in_parts, bool codes, class T, class G, class Stored, class Beside = NothingBeside>
 __device__ __forceinline__ void step_block(const Numbers& k, const NarrowParameter<T>& t, int parts, std::int64_t begin, int n,
-                                           Ahead<T, G, Stored>& ahead, float m_scale, float v_scale) {
+                                           Ahead<T, G, Stored>& ahead, float m_scale, float v_scale, Beside&& beside = {}) {
   const int lane = int(threadIdx.x) % 32, many = min(each, n - lane * each);  // may be negative: none
   const std::int64_t at = begin + lane * each;
   const float keep = t.decay ? k.keep : 1.0f;
@@ -139,6 +146,7 @@ __device__ __forceinline__ void step_block(const Numbers& k, const NarrowParamet
   } else {
     w = stored(ahead.master, t.master);
   }
+  beside.read();
   Pack<float, each> g = widened(g_stored);
   if constexpr (in_parts)
     for (int p = 1; p < parts; ++p) {
@@ -177,10 +185,15 @@ __device__ __forceinline__ void step_block(const Numbers& k, const NarrowParamet
       for (int e = 0; e < each; e += 2) copy::split_pair(pair_of(w, e), word_of(copy, e), word_of(rest, e));
       store_some<whole>(t.copy + at, copy, many);
       store_some<whole>(t.rest + at, rest, many);
+      beside.written(copy);
     }
   } else {
     store_some<whole>(t.master + at, w, many);
-    if (t.copy) store_some<whole>(t.copy + at, rounded<T>(w), many);
+    if (t.copy) {
+      const Pack<T, each> narrow = rounded<T>(w);
+      store_some<whole>(t.copy + at, narrow, many);
+      beside.written(narrow);
+    }
   }
   float of_m = 0, of_v = 0;
   if constexpr (codes) {

@@ -125,6 +125,30 @@ Tensor begin(const Tensor& state, const adamw::Hyper& h, Context& ctx) {
   return adamw::begin(state, h, ctx, {}, ctx.on_gpu() ? clusters * warps_of_a_tile : 0);
 }
 
+namespace {
+
+void advance_on_gpu(std::span<const Item> all, const Tensor& numbers, Context& ctx) {
+  const DType factors = all.empty() || !all[0].dy_transposed ? DType::bf16 : all[0].dy_transposed.values.dtype;
+  Cost cost = cost_of(all);
+  const Deal deal = deal_of(all);
+  if (ctx.forecasts() && !all.empty()) cost.on_card.units_us = units_us(all, deal, ctx.device.units);
+  const auto op = ctx.note("product_update", {factors}, cost, Work::matmul, Making::gradients);
+  for (const Item& i : all) {
+    check(i.weight.m.dtype == all[0].weight.m.dtype, Code::unsupported, "product_update: a launch takes moments of one type");
+    check(i.dy_transposed.values.dtype == all[0].dy_transposed.values.dtype && i.dy_transposed.kind == all[0].dy_transposed.kind &&
+              bool(i.dy_transposed) == bool(all[0].dy_transposed),
+          Code::unsupported, "product_update: a launch takes factors of one type and kind of scale");
+  }
+  check(deal.sharers == 0 || numbers.bytes() >= sizeof(adamw::Numbers) + std::size_t(clusters) * warps_of_a_tile * sizeof(int),
+        Code::bad_argument, "product_update: the numbers are not those of product_update::begin");
+  auto scope = ctx.arena.scope();
+  const Tensor sums = deal.sharers > 0 ? ctx.arena.make("product_update.sums", DType::f32, {deal.sharers, tile_side, tile_side}) : Tensor{};
+  if (ctx.dry()) return;
+  factors == DType::bf16 ? beside::call<advance_sm90>(all, deal, numbers, sums, ctx) : beside::call<advance_fp8_sm90>(all, numbers, ctx);
+}
+
+}  // namespace
+
 void advance(std::span<const Item> all, const Tensor& numbers, Context& ctx) {
   std::int64_t largest = 0;
   for (const Item& i : all) {
@@ -133,24 +157,9 @@ void advance(std::span<const Item> all, const Tensor& numbers, Context& ctx) {
   }
   check(all.size() <= most_items, Code::bad_argument, "product_update: {} weights; a launch takes {}", all.size(), int(most_items));
   if (ctx.on_gpu()) {
-    const DType factors = all.empty() || !all[0].dy_transposed ? DType::bf16 : all[0].dy_transposed.values.dtype;
-    Cost cost = cost_of(all);
-    const Deal deal = deal_of(all);
-    if (ctx.forecasts() && !all.empty()) cost.on_card.units_us = units_us(all, deal, ctx.device.units);
-    const auto op = ctx.note("product_update", {factors}, cost, Work::matmul, Making::gradients);
-    for (const Item& i : all) {
-      check(i.weight.m.dtype == all[0].weight.m.dtype, Code::unsupported, "product_update: a launch takes moments of one type");
-      check(i.dy_transposed.values.dtype == all[0].dy_transposed.values.dtype && i.dy_transposed.kind == all[0].dy_transposed.kind &&
-                bool(i.dy_transposed) == bool(all[0].dy_transposed),
-            Code::unsupported, "product_update: a launch takes factors of one type and kind of scale");
-    }
-    check(deal.sharers == 0 || numbers.bytes() >= sizeof(adamw::Numbers) + std::size_t(clusters) * warps_of_a_tile * sizeof(int),
-          Code::bad_argument, "product_update: the numbers are not those of product_update::begin");
-    auto scope = ctx.arena.scope();
-    const Tensor sums =
-        deal.sharers > 0 ? ctx.arena.make("product_update.sums", DType::f32, {deal.sharers, tile_side, tile_side}) : Tensor{};
-    if (ctx.dry()) return;
-    factors == DType::bf16 ? beside::call<advance_sm90>(all, deal, numbers, sums, ctx) : beside::call<advance_fp8_sm90>(all, numbers, ctx);
+    advance_on_gpu(all, numbers, ctx);
+    for (const Item& i : all)
+      if (i.weight.as_is) adamw::quantise_copy(i.weight, ctx);
     return;
   }
   auto scope = ctx.arena.scope();

@@ -107,14 +107,20 @@ __device__ int encode_own(const Args<T>& a, const Place8& at, int k, const Tile<
   return flushed;
 }
 
+// Sixteen numbers of a line of the transposed tile: a line's u-th.
+__device__ inline uint4 piece_of_line(const std::uint8_t* codes, int line, int u) {
+  const int of = line / own;
+  const uint4 v = *reinterpret_cast<const uint4*>(codes + line * side + (u ^ of / 2) * 16);
+  return of % 2 ? uint4{v.z, v.w, v.x, v.y} : v;
+}
+
 // The transposed tile, from the room to its place.
 template <class T>
 __device__ void write_lines(const Args<T>& a, int row0, int column0, const Room<T>& room) {
 #pragma unroll
   for (int n = 0; n < side * side / 16 / threads; ++n) {
-    const int piece = int(threadIdx.x) + n * threads, line = piece / 8, u = piece % 8, of = line / own;  // 16 numbers of a line
-    uint4 v = *reinterpret_cast<const uint4*>(room.codes + line * side + (u ^ of / 2) * 16);
-    if (of % 2) v = uint4{v.z, v.w, v.x, v.y};
+    const int piece = int(threadIdx.x) + n * threads, line = piece / 8, u = piece % 8;
+    const uint4 v = piece_of_line(room.codes, line, u);
     const int row = row0 + u * 16, column = column0 + line;
     if (column >= a.columns || row >= a.rows) continue;
     std::uint8_t* to = a.transposed.values + std::int64_t(column) * a.rows + row;

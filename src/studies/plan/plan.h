@@ -41,6 +41,7 @@ inline engine::LeverLists levers_to_try() {
   all.keep = every_keep();
   all.logits = {engine::Logits::whole};
   all.holding.moments = {engine::Moments::whole};
+  all.holding.copies = {engine::WeightCopies::made};
   return all;
 }
 
