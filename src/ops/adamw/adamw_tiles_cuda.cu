@@ -169,42 +169,61 @@ __global__ void __launch_bounds__(S::threads, 2) adamw_step_tiles(const __grid_c
   const TiledParameter& t = a.table.of(blockIdx.x);
   const unsigned tile = blockIdx.x - t.first, wide = unsigned(t.columns / block);
   const int down = int(tile / wide), right = int(tile % wide), warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
-  const auto begin = [&](int row) { return (std::int64_t(down) * tile_rows + row) * t.columns + right * block; };
-  const auto scale = [&](const float* of, int row) { return codes && row < tile_rows ? of[begin(row) / block] : 0; };
+  // Of a warp's rows: the number of the first element, and from one of its rows to the next.
+  const std::int64_t apart = std::int64_t(warps) * t.columns;
+  std::int64_t begin = (std::int64_t(down) * tile_rows + warp) * t.columns + right * block;
+  const auto scale = [&](const float* of, int row, std::int64_t at) {
+    return codes && row < tile_rows ? of[std::uint64_t(at) / block] : 0;
+  };
   auto& ahead = room.ahead[warp];
-  const auto bring = [&](int row, int turn) {
-    if (row < tile_rows) ahead[turn].bring(t, begin(row));
+  const auto bring = [&](int row, std::int64_t at, int turn) {
+    if (row < tile_rows) ahead[turn].bring(t, at);
     warp::copies_commit();
   };
-  std::uint32_t most = 0;
-  int row = warp, turn = 0;
   struct Beside {  // the next row follows where the one before was read; the updated weights wait for their scale
     std::remove_reference_t<decltype(bring)>& bring_row;
-    Pack<bf16, each>& place;
-    std::uint32_t& most;
+    Pack<bf16, each>* place;
     int next;
-    __device__ void read() const {
-      if constexpr (S::turns == 1) bring_row(next, 0);
+    std::int64_t next_begin;
+    std::uint32_t most = 0, high = ~0u;  // high: of the elements' numbers that the noise is for
+    Noise kept;
+
+    __device__ void read() {
+      if constexpr (S::turns == 1) bring_row(next, next_begin, 0);
     }
-    __device__ void written(const Pack<bf16, each>& updated) const {
-      place = updated;
+    __device__ void written(const Pack<bf16, each>& updated) {
+      *place = updated;
       std::uint32_t x[Word::count];
       quantise::words_of(updated, x);
 #pragma unroll
       for (const std::uint32_t w : x) most = Word::max(most, Word::magnitude(w));
     }
+    __device__ const Noise& noise(const Numbers& k, std::uint32_t parameter, std::int64_t element) {
+      const auto of = std::uint32_t(element >> 32);
+      if (of != high) kept = Noise(k, parameter, element), high = of;
+      return kept;
+    }
   };
-  float m_scale = scale(t.m_scale, row), v_scale = scale(t.v_scale, row);
-  bring(row, 0);
+  int row = warp, turn = 0;
+  Beside beside{bring,
+                &room.weights[row][lane],
+                row + warps,
+                begin + apart,
+                0,
+                std::uint32_t((t.element + begin) >> 32),
+                Noise(k, t.parameter, t.element + begin)};
+  float m_scale = scale(t.m_scale, row, begin), v_scale = scale(t.v_scale, row, begin);
+  bring(row, begin, 0);
 #pragma unroll 1
-  for (; row < tile_rows; row += warps, turn = (turn + 1) % S::turns) {
-    const float m_next = scale(t.m_scale, row + warps), v_next = scale(t.v_scale, row + warps);
-    if constexpr (S::turns > 1) bring(row + warps, turn ^ 1);
+  for (; row < tile_rows; row += warps, begin += apart, turn = (turn + 1) % S::turns) {
+    beside.next = row + warps, beside.next_begin = begin + apart, beside.place = &room.weights[row][lane];
+    const float m_next = scale(t.m_scale, beside.next, beside.next_begin), v_next = scale(t.v_scale, beside.next, beside.next_begin);
+    if constexpr (S::turns > 1) bring(beside.next, beside.next_begin, turn ^ 1);
     warp::copies_wait<S::turns - 1>();
-    step_block<true, false, codes>(k, t, 1, begin(row), block, ahead[turn], m_scale, v_scale,
-                                   Beside{bring, room.weights[row][lane], most, row + warps});
+    step_block<true, false, codes>(k, t, 1, begin, block, ahead[turn], m_scale, v_scale, beside);
     m_scale = m_next, v_scale = v_next;
   }
+  std::uint32_t most = beside.most;
 #pragma unroll
   for (int step = 8; step; step /= 2) most = Word::max(most, __shfl_xor_sync(~0u, most, step));  // of 16 lanes: 128 columns
   if (lane % 16 == 0) found.most[lane / 16][warp] = max(most & 0xffffu, most >> 16);

@@ -112,6 +112,28 @@ struct NothingBeside {
   __device__ void read() const {}  // it has read what was brought ahead
   template <class X>
   __device__ void written(const X&) const {}  // what it stores of the copy
+  __device__ Noise noise(const Numbers& k, std::uint32_t parameter, std::int64_t element) const { return {k, parameter, element}; }
+};
+
+// The largest and the least of a lane's moments, as bits that order as magnitudes do, with NaN above all. Scales follow from the largest, and whether root
+// and quotient give the language's bits (Usual): a step and its divisor grow with the moments.
+class Magnitudes {
+ public:
+  __device__ __forceinline__ void add(float m, float v) {
+    const std::uint32_t m_bits = __funnelshift_l(bits_of(m), bits_of(m), 1), v_bits = bits_of(v) & 0x7fffffff;  // m's sign last
+    m_least_ = min(m_least_, m_bits - 1), m_most_ = max(m_most_, m_bits);                                       // less one, +0 is above all
+    v_least_ = min(v_least_, v_bits - 1), v_most_ = max(v_most_, v_bits);
+  }
+  __device__ __forceinline__ bool usual(const Numbers& k) const {
+    const float step = fabsf(k.step), least = step * float_of((m_least_ + 1) >> 1), b = divisor(k, root(float_of(v_most_)));
+    return v_least_ >= bits_of(0x1p-101f) - 1 && (m_most_ == 0 || least >= 0x1p-96f) && step * float_of(m_most()) <= 0x1p60f &&
+           k.eps >= 0x1p-30f && b <= 0x1p30f;
+  }
+  __device__ __forceinline__ std::uint32_t m_most() const { return m_most_ >> 1; }
+  __device__ __forceinline__ std::uint32_t v_most() const { return v_most_; }
+
+ private:
+  std::uint32_t m_least_ = ~0u, m_most_ = 0, v_least_ = ~0u, v_most_ = 0;
 };
 
 // Of one block of moments; whole: it and its pieces are, and `ahead` has them.
@@ -130,7 +152,14 @@ __device__ __forceinline__ void step_block(const Numbers& k, const NarrowParamet
 
   auto *first = static_cast<Stored*>(t.m), *second = static_cast<Stored*>(t.v);
   const auto g_stored = stored(ahead.grad, static_cast<const G*>(t.grad));
-  auto m_stored = stored(ahead.m, first), v_stored = stored(ahead.v, second);
+  // Codes are words from the beginning: of bytes the compiler would make words again.
+  using Words = Pack<std::uint32_t, int(sizeof(Pack<Stored, each>)) / 4>;
+  const auto words = [&](const auto& lanes, const Stored* from) -> Words {
+    if constexpr (whole) return reinterpret_cast<const Words&>(lanes[lane]);
+    const auto some = load_some<each>(from + at, many);
+    return reinterpret_cast<const Words&>(some);
+  };
+  Words m_words = words(ahead.m, first), v_words = words(ahead.v, second);
   Pack<float, each> w, m, v;
   Pack<T, each> copy;
   Pack<std::uint16_t, each> rest;
@@ -156,24 +185,28 @@ __device__ __forceinline__ void step_block(const Numbers& k, const NarrowParamet
       for (int e = 0; e < each; ++e) g.at[e] = __fadd_rn(g.at[e], x.at[e]);
     }
   Pack<float, each> step;
-  Usual usual;
+  Magnitudes sizes;
   if constexpr (codes) {
 #pragma unroll
     for (int e = 0; e < each; e += 4) {
-      four_of(m, e) = first_moments(word_of(m_stored, e), m_scale);
-      four_of(v, e) = second_moments(word_of(v_stored, e), v_scale);
+      four_of(m, e) = first_moments(m_words.at[e / 4], m_scale);
+      four_of(v, e) = second_moments(v_words.at[e / 4], v_scale);
     }
   } else {
-    m = widened(m_stored), v = widened(v_stored);
+#pragma unroll
+    for (int e = 0; e < each; e += 4) {
+      four_of(m, e) = four_of_halves({m_words.at[e / 2], m_words.at[e / 2 + 1]});
+      four_of(v, e) = four_of_halves({v_words.at[e / 2], v_words.at[e / 2 + 1]});
+    }
   }
 #pragma unroll
   for (int e = 0; e < each; ++e) {
     follow_fused(k, g.at[e], m.at[e], v.at[e]);
-    const float a = k.step * m.at[e], b = divisor(k, root(v.at[e]));
-    step.at[e] = quotient(a, b);
-    usual.add(v.at[e], a, b);
+    step.at[e] = quotient(k.step * m.at[e], divisor(k, root(v.at[e])));
+    sizes.add(m.at[e], v.at[e]);
   }
-  if (!usual.all()) {
+  const bool usual = sizes.usual(k);
+  if (!usual) {
 #pragma unroll
     for (int e = 0; e < each; ++e) step.at[e] = k.step * m.at[e] / divisor(k, sqrtf(v.at[e]));
   }
@@ -196,39 +229,39 @@ __device__ __forceinline__ void step_block(const Numbers& k, const NarrowParamet
     }
   }
   float of_m = 0, of_v = 0;
-  if constexpr (codes) {
-    std::uint32_t m_most = 0, v_most = 0;  // as bits, which are ordered as magnitudes are, with NaN above all
-#pragma unroll
-    for (int e = 0; e < each; ++e) {  // what is past the end is zero
-      m_most = max(m_most, bits_of(m.at[e]) & 0x7fffffff);
-      v_most = max(v_most, bits_of(v.at[e]) & 0x7fffffff);
-    }
-    const float m_next = FirstMoment::Of::scale(float_of(__reduce_max_sync(~0u, m_most))),
-                v_next = SecondMoment::Of::scale(float_of(__reduce_max_sync(~0u, v_most)));
+  if constexpr (codes) {  // what is past the end is zero
+    const float m_next = FirstMoment::Of::scale(float_of(__reduce_max_sync(~0u, sizes.m_most()))),
+                v_next = SecondMoment::Of::scale(float_of(__reduce_max_sync(~0u, sizes.v_most())));
     of_m = 1 / m_next, of_v = 1 / v_next;
     if (lane == 0) {
-      t.m_scale[begin / moments_block] = m_next;
-      t.v_scale[begin / moments_block] = v_next;
+      t.m_scale[std::uint64_t(begin) / moments_block] = m_next;
+      t.v_scale[std::uint64_t(begin) / moments_block] = v_next;
     }
   }
-  const Noise noise(k, t.parameter, t.element + begin);
+  const Noise noise = beside.noise(k, t.parameter, t.element + begin);
 #pragma unroll
   for (int e = 0; e < each; e += 4) {
     const std::int64_t element = t.element + at + e;
     const std::uint32_t bits[4] = {noise.of(element), noise.of(element + 1), noise.of(element + 2), noise.of(element + 3)};
     if constexpr (codes) {
-      word_of(m_stored, e) = first_codes(four_of(m, e), of_m, bits);
-      word_of(v_stored, e) = second_codes(four_of(v, e), of_v, bits);
+      m_words.at[e / 4] = first_codes(four_of(m, e), of_m, bits);
+      v_words.at[e / 4] = second_codes(four_of(v, e), of_v, bits);
     } else {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        m_stored.at[e + i] = half_of(m.at[e + i], Noise::first(bits[i]));
-        v_stored.at[e + i] = half_of(v.at[e + i], Noise::second(bits[i]));
-      }
+      const auto halves_of = [&](const float4& x, auto&& of) {
+        return usual ? halves_of_numbers(x, bits, of) : halves_of_any(x, bits, of);
+      };
+      const uint2 m_two = halves_of(four_of(m, e), Noise::first), v_two = halves_of(four_of(v, e), Noise::second);
+      m_words.at[e / 2] = m_two.x, m_words.at[e / 2 + 1] = m_two.y;
+      v_words.at[e / 2] = v_two.x, v_words.at[e / 2 + 1] = v_two.y;
     }
   }
-  store_some<whole>(first + at, m_stored, many);
-  store_some<whole>(second + at, v_stored, many);
+  const auto store_words = [&](Stored* to, const Words& x) {
+    if constexpr (whole)
+      store_some<true>(reinterpret_cast<std::uint32_t*>(to + at), x, many);
+    else
+      store_some<false>(to + at, reinterpret_cast<const Pack<Stored, each>&>(x), many);
+  };
+  store_words(first, m_words), store_words(second, v_words);
 }
 
 // Of a piece, one warp per block of moments: the next one is under way while a warp updates one.
@@ -236,7 +269,7 @@ template <bool in_parts, bool codes, class T, class G, class Stored>
 __device__ __forceinline__ void step_blocks(const Numbers& k, const NarrowParameter<T>& t, int parts, std::int64_t begin, int n,
                                             Ahead<T, G, Stored> (&ahead)[2]) {
   constexpr int block = int(moments_block), stride = threads / 32 * block;
-  const auto scale = [&](const float* of, int i) { return codes && i < n ? of[(begin + i) / block] : 0; };
+  const auto scale = [&](const float* of, int i) { return codes && i < n ? of[std::uint64_t(begin + i) / block] : 0; };
   const bool aligned = t.aligned;
   const auto bring = [&](int i, int turn) {
     if (aligned && i + block <= n) ahead[turn].bring(t, begin + i);
