@@ -36,6 +36,7 @@ class Levers(TypedDict, total=False):
     gradients: str
     update: str
     moments: str
+    copies: str
     ranks: int  # GPUs that take the step together; bytes are those of one
     shard: str
     split_tokens: bool
@@ -53,6 +54,7 @@ class LeverLists(TypedDict, total=False):
     gradients: Words
     update: Words
     moments: Words
+    copies: Words
 
 
 @dataclasses.dataclass(frozen=True)

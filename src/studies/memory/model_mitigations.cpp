@@ -88,6 +88,8 @@ class Ways {
 
   void hold_less() {
     const engine::Holding& held = now_.holding;
+    if (held.copies == engine::WeightCopies::kept)
+      add("8-bit copies of weights made before each use (--copies made)", [](Recipe& r) { r.holding.copies = engine::WeightCopies::made; });
     if (stored() == DType::bf16 && held.updating == engine::Updating::during && held.masters == engine::Masters::halves &&
         now_.ranks.count == 1)
       add("no gradients of the blocks: the product updates the weight (--gradients none)", [](Recipe& r) {

@@ -110,7 +110,7 @@ void describe(Of<PlanRow> auto& r, auto&& f) {
   f(r.ms_at_least, {.name = "ms_at_least", .role = measured, .unit = Unit::ms});
   describe_columns(r.levers, f,
                    {.shown = {"precision", "attention", "keep", "masters", "gradients", "update"},
-                    .paired = {"precision", "attention", "keep", "logits", "masters", "gradients", "update", "moments"}});
+                    .paired = {"precision", "attention", "keep", "logits", "masters", "gradients", "update", "moments", "copies"}});
   f(r.micro_batch, {.name = "micro_batch"});
   f(r.micro_batches, {.name = "micro_batches"});
   f(r.sharding, {.name = "sharding"});
