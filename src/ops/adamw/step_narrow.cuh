@@ -125,9 +125,9 @@ class Magnitudes {
     v_least_ = min(v_least_, v_bits - 1), v_most_ = max(v_most_, v_bits);
   }
   __device__ __forceinline__ bool usual(const Numbers& k) const {
-    const float step = fabsf(k.step), least = step * float_of((m_least_ + 1) >> 1), b = divisor(k, root(float_of(v_most_)));
-    return v_least_ >= bits_of(0x1p-101f) - 1 && (m_most_ == 0 || least >= 0x1p-96f) && step * float_of(m_most()) <= 0x1p60f &&
-           k.eps >= 0x1p-30f && b <= 0x1p30f;
+    const float least = k.step * float_of((m_least_ + 1) >> 1), b = divisor(k, root(float_of(v_most_)));
+    return v_least_ >= bits_of(0x1p-101f) - 1 && (m_most_ == 0 ? k.step >= 0 : least >= 0x1p-96f) &&
+           k.step * float_of(m_most()) <= 0x1p60f && k.eps >= 0x1p-30f && b <= 0x1p30f;
   }
   __device__ __forceinline__ std::uint32_t m_most() const { return m_most_ >> 1; }
   __device__ __forceinline__ std::uint32_t v_most() const { return v_most_; }
