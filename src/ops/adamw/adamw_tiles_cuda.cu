@@ -1,12 +1,11 @@
 // The update of matrices whose 8-bit copies are written as they are updated: a block of threads takes a tile of 128 × 256 weights, which two scales of
 // 128 × 128 cover, and knows their largest magnitudes when it has updated the last of them.
 #include <algorithm>
-#include <cstdlib>
 #include <vector>
 
 #include "gpu/grid.cuh"
 #include "gpu/launch.cuh"
-#include "ops/adamw/step_narrow.cuh"
+#include "ops/adamw/tile_way.cuh"
 #include "ops/quantise/tile_codes.cuh"
 
 namespace headroom::adamw {
@@ -20,11 +19,9 @@ using Word = quantise::Word<bf16>;
 constexpr int halves = int(tile_columns) / side;
 static_assert(tile_rows == side && tile_columns == moments_block);
 
-// Threads of a block, and rows of each warp that are under way or updated.
-template <int of_threads, int of_turns>
-struct Shape {
-  static constexpr int threads = of_threads, turns = of_turns, warps = threads / 32;
-};
+// A warp has two rows under way. 512 threads with one row of each warp were 5 % slower (H200, 2026-11-29: bench/lab/fp8.md).
+constexpr int warps = threads / 32, turns = 2;
+static_assert(threads == quantise::threads);
 
 struct TiledParameter : NarrowParameter<bf16> {
   int rows, columns;
@@ -38,20 +35,19 @@ struct TileArgs {
   Table<TiledParameter, int(tile_rows* tile_columns), 128> table;
 };
 
-template <class S, class G, class Stored>
+template <class G, class Stored>
 struct TileRoom {
   Pack<bf16, each> weights[tile_rows][32];  // updated
   union {
-    Ahead<bf16, G, Stored> ahead[S::warps][S::turns];
+    Ahead<bf16, G, Stored> ahead[warps][turns];
     std::uint8_t codes[halves][side * side];  // transposed, as quantise has them
   };
 };
 
-template <class S>
-struct Found {                           // of a tile's halves
-  std::uint32_t most[halves][S::warps];  // the largest magnitudes, as bits of bf16: of each warp's rows
-  std::uint32_t finite[halves];          // where some are not finite: the largest of the others
-  unsigned clipped, flushed, nan;        // in both copies
+struct Found {                        // of a tile's halves
+  std::uint32_t most[halves][warps];  // the largest magnitudes, as bits of bf16: of each warp's rows
+  std::uint32_t finite[halves];       // where some are not finite: the largest of the others
+  unsigned clipped, flushed, nan;     // in both copies
 };
 
 __device__ __forceinline__ void transpose_fours(std::uint32_t (&x)[4]) {  // bytes of a 4 × 4 matrix
@@ -67,21 +63,21 @@ __device__ __forceinline__ std::uint32_t signs_of(std::uint32_t low, std::uint32
 }
 
 // The largest magnitude of each half of a tile, as bits of bf16, in `finite`: numbers that are not finite set no scale. Answers whether there are any.
-template <class S, class Room>
-__device__ __forceinline__ bool find_largest(const Room& room, Found<S>& found, std::uint32_t (&largest)[halves]) {
+template <class Room>
+__device__ __forceinline__ bool find_largest(const Room& room, Found& found, std::uint32_t (&largest)[halves]) {
   bool special = false;
 #pragma unroll
   for (int half = 0; half < halves; ++half) {
     largest[half] = 0;
 #pragma unroll
-    for (int w = 0; w < S::warps; ++w) largest[half] = max(largest[half], found.most[half][w]);
+    for (int w = 0; w < warps; ++w) largest[half] = max(largest[half], found.most[half][w]);
     special = special || largest[half] >= Word::infinity;
   }
   if (!special) return false;
   if (threadIdx.x < halves) found.finite[threadIdx.x] = 0;
   __syncthreads();
 #pragma unroll 1
-  for (int i = int(threadIdx.x); i < tile_rows * 32; i += S::threads)
+  for (int i = int(threadIdx.x); i < tile_rows * 32; i += threads)
     for (const bf16 x : room.weights[i / 32][i % 32].at)
       if (const std::uint32_t m = x.bits & 0x7fffu; m < Word::infinity) atomicMax(&found.finite[i % 32 / (32 / halves)], m);
   __syncthreads();
@@ -91,10 +87,10 @@ __device__ __forceinline__ bool find_largest(const Room& room, Found<S>& found, 
 }
 
 // Half a tile in 8 bits, by 256 threads: as it is to the copy, transposed to the room. Both copies have one scale for it, and so one set of codes.
-template <class S, class Room>
-__device__ __forceinline__ void encode_half(const TiledParameter& t, Room& room, Found<S>& found, int half, std::uint32_t largest,
+template <class Room>
+__device__ __forceinline__ void encode_half(const TiledParameter& t, Room& room, Found& found, int half, std::uint32_t largest,
                                             bool special, int down, int right) {
-  const int thread = int(threadIdx.x) % quantise::threads, group = thread % quantise::across, rows_group = thread / quantise::across;
+  const int thread = int(threadIdx.x), group = thread % quantise::across, rows_group = thread / quantise::across;
   const float scale = quantise::scale_of<e4m3>(largest << 16), inverse = 1 / scale;
   if (thread == 0) {
     const int along = right * halves + half;
@@ -155,14 +151,14 @@ __device__ __forceinline__ void encode_half(const TiledParameter& t, Room& room,
 //   reads  gradient, weight, moments, scales     writes  weight, moments, scales, copy, 8-bit copies with scales, and adds to counts
 //   needs  rows that 128 divides, columns that 256 divides     numerics  the bits of adamw_step_narrow, then of quantise
 //   limit  bandwidth: in halves with 16-bit gradients 20 bytes an element of 16-bit moments, 16.06 of 8-bit ones, which integers limit
-template <class S, bool codes, class G>
-__global__ void __launch_bounds__(S::threads, 2) adamw_step_tiles(const __grid_constant__ TileArgs a) {
+template <bool codes, class G>
+__global__ void __launch_bounds__(threads, 2) adamw_step_tiles(const __grid_constant__ TileArgs a) {
   using Stored = std::conditional_t<codes, std::uint8_t, bf16>;
-  using Room = TileRoom<S, G, Stored>;
-  constexpr int block = int(moments_block), warps = S::warps;
+  using Room = TileRoom<G, Stored>;
+  constexpr int block = int(moments_block);
   extern __shared__ __align__(16) char memory[];
   auto& room = *reinterpret_cast<Room*>(memory);
-  __shared__ Found<S> found;
+  __shared__ Found found;
   const Numbers k = *a.numbers;
   if (k.go == 0) return;
   if (threadIdx.x == 0) found.clipped = found.flushed = found.nan = 0;
@@ -180,18 +176,12 @@ __global__ void __launch_bounds__(S::threads, 2) adamw_step_tiles(const __grid_c
     if (row < tile_rows) ahead[turn].bring(t, at);
     warp::copies_commit();
   };
-  struct Beside {  // the next row follows where the one before was read; the updated weights wait for their scale
-    std::remove_reference_t<decltype(bring)>& bring_row;
+  struct Beside {  // the updated weights wait for their scale; the noise stays while the upper half of the elements' numbers does
     Pack<bf16, each>* place;
-    int next;
-    std::int64_t next_begin;
-    std::uint32_t most = 0, high = ~0u;  // high: of the elements' numbers that the noise is for
+    std::uint32_t most, high;
     Noise kept;
 
-    __device__ void read() {
-      if constexpr (S::turns == 1) bring_row(next, next_begin, 0);
-    }
-    __device__ void written(const Pack<bf16, each>& updated) {
+    __device__ void seen(const Pack<bf16, each>& updated) {
       *place = updated;
       std::uint32_t x[Word::count];
       quantise::words_of(updated, x);
@@ -205,22 +195,18 @@ __global__ void __launch_bounds__(S::threads, 2) adamw_step_tiles(const __grid_c
     }
   };
   int row = warp, turn = 0;
-  Beside beside{bring,
-                &room.weights[row][lane],
-                row + warps,
-                begin + apart,
-                0,
-                std::uint32_t((t.element + begin) >> 32),
-                Noise(k, t.parameter, t.element + begin)};
+  Beside beside{
+      .place = nullptr, .most = 0, .high = std::uint32_t((t.element + begin) >> 32), .kept = Noise(k, t.parameter, t.element + begin)};
   float m_scale = scale(t.m_scale, row, begin), v_scale = scale(t.v_scale, row, begin);
   bring(row, begin, 0);
 #pragma unroll 1
-  for (; row < tile_rows; row += warps, begin += apart, turn = (turn + 1) % S::turns) {
-    beside.next = row + warps, beside.next_begin = begin + apart, beside.place = &room.weights[row][lane];
-    const float m_next = scale(t.m_scale, beside.next, beside.next_begin), v_next = scale(t.v_scale, beside.next, beside.next_begin);
-    if constexpr (S::turns > 1) bring(beside.next, beside.next_begin, turn ^ 1);
-    warp::copies_wait<S::turns - 1>();
-    step_block<true, false, codes>(k, t, 1, begin, block, ahead[turn], m_scale, v_scale, beside);
+  for (; row < tile_rows; row += warps, begin += apart, turn ^= 1) {
+    beside.place = &room.weights[row][lane];
+    const int next = row + warps;
+    const float m_next = scale(t.m_scale, next, begin + apart), v_next = scale(t.v_scale, next, begin + apart);
+    bring(next, begin + apart, turn ^ 1);
+    warp::copies_wait<turns - 1>();
+    step_block<true, false, codes>(k, t, 1, begin, block, ahead[turn], m_scale, v_scale, TileWay<Beside>{beside});
     m_scale = m_next, v_scale = v_next;
   }
   std::uint32_t most = beside.most;
@@ -230,17 +216,12 @@ __global__ void __launch_bounds__(S::threads, 2) adamw_step_tiles(const __grid_c
   __syncthreads();
   std::uint32_t largest[halves];
   const bool special = find_largest(room, found, largest);
-  if constexpr (S::threads == halves * quantise::threads) {
-    const int half = int(threadIdx.x) / quantise::threads;
-    encode_half(t, room, found, half, half ? largest[1] : largest[0], special, down, right);
-  } else {
 #pragma unroll 1
-    for (int half = 0; half < halves; ++half) encode_half(t, room, found, half, half ? largest[1] : largest[0], special, down, right);
-  }
+  for (int half = 0; half < halves; ++half) encode_half(t, room, found, half, half ? largest[1] : largest[0], special, down, right);
   __syncthreads();
 #pragma unroll
-  for (int n = 0; n < halves * side * side / 16 / S::threads; ++n) {
-    const int piece = int(threadIdx.x) + n * S::threads, line = piece / 8, u = piece % 8;  // a line: of both halves
+  for (int n = 0; n < halves * side * side / 16 / threads; ++n) {
+    const int piece = int(threadIdx.x) + n * threads, line = piece / 8, u = piece % 8;  // a line: of both halves
     *reinterpret_cast<uint4*>(t.transposed + (std::int64_t(right) * block + line) * t.rows + down * side + u * 16) =
         quantise::piece_of_line(room.codes[line / side], line % side, u);
   }
@@ -273,14 +254,14 @@ TiledParameter tiled(const Update& t) {
   return p;
 }
 
-template <class S, bool codes, class G>
+template <bool codes, class G>
 void start(const std::vector<TiledParameter>& some, const Tensor& numbers, cudaStream_t stream) {
   using Stored = std::conditional_t<codes, std::uint8_t, bf16>;
-  constexpr std::size_t bytes = sizeof(TileRoom<S, G, Stored>);
-  static_assert(2 * (bytes + sizeof(Found<S>) + 1024) <= 228 * 1024, "two blocks share a multiprocessor");
+  constexpr std::size_t bytes = sizeof(TileRoom<G, Stored>);
+  static_assert(2 * (bytes + sizeof(Found) + 1024) <= 228 * 1024, "two blocks share a multiprocessor");
   TileArgs args{numbers.as<Numbers>(), {}};
   const auto go = [&] {
-    if (args.table.pieces > 0) launch(stream, adamw_step_tiles<S, codes, G>, {grid_of(args.table.pieces), S::threads, bytes}, args);
+    if (args.table.pieces > 0) launch(stream, adamw_step_tiles<codes, G>, {grid_of(args.table.pieces), threads, bytes}, args);
     args.table.count = 0, args.table.pieces = 0;
   };
   for (const TiledParameter& t : some)
@@ -288,8 +269,9 @@ void start(const std::vector<TiledParameter>& some, const Tensor& numbers, cudaS
   go();
 }
 
-template <class S>
-void start_all(std::span<const Update> all, const Tensor& numbers, Context& ctx) {
+}  // namespace
+
+void advance_tiles(std::span<const Update> all, const Tensor& numbers, Context& ctx) {
   const auto stream = cuda_stream(ctx.stream);
   const auto with = [&](DType moments, bool narrow) {
     std::vector<TiledParameter> some;
@@ -297,17 +279,10 @@ void start_all(std::span<const Update> all, const Tensor& numbers, Context& ctx)
       if (writes_copies(t, ctx.device) && t.m.dtype == moments && (t.grad.dtype != DType::f32) == narrow) some.push_back(tiled(t));
     return some;
   };
-  start<S, false, bf16>(with(DType::bf16, true), numbers, stream);
-  start<S, false, float>(with(DType::bf16, false), numbers, stream);
-  start<S, true, bf16>(with(DType::u8, true), numbers, stream);
-  start<S, true, float>(with(DType::u8, false), numbers, stream);
-}
-
-}  // namespace
-
-void advance_tiles(std::span<const Update> all, const Tensor& numbers, Context& ctx) {
-  const char* wide = std::getenv("HR_TILES");
-  wide&&* wide == 'w' ? start_all<Shape<512, 1>>(all, numbers, ctx) : start_all<Shape<256, 2>>(all, numbers, ctx);
+  start<false, bf16>(with(DType::bf16, true), numbers, stream);
+  start<false, float>(with(DType::bf16, false), numbers, stream);
+  start<true, bf16>(with(DType::u8, true), numbers, stream);
+  start<true, float>(with(DType::u8, false), numbers, stream);
 }
 
 }  // namespace headroom::adamw
