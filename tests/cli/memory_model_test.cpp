@@ -64,6 +64,11 @@ TEST_F(ModelProgram, BadInputGetsOneLine) {
   refused("memory model --device h200 --precision fp8 --phase inference", 1, "counted in fp32, tf32, bf16 and fp16");
   refused("plan --precision bf16 --scales row", 2, "only fp8 has scales");
   refused("step --scales row", 2, "only fp8 has scales");
+  for (const char* study : {"memory model", "plan", "step"})
+    refused(study + std::string(" --precision bf16 --copies made,kept"), 2, "only fp8 has 8-bit copies of weights");
+  refused("memory model --precision fp8 --copies keep", 2, "made, kept");
+  refused("memory model --device h200 --precision fp8 --ranks 2 --copies kept", 2, "one rank; fp8 on 2 was asked");
+  refused("train --text x --precision bf16 --copies kept", 2, "bf16 on 1 was asked");
   refused("train --text x --precision bf16 --scales row", 2, "only fp8 has scales");
   refused("train --text x --precision fp8 --switch-precision", 2, "it is of --resume");
   refused("plan --device cpu --precision fp32,tf32", 2, "name a GPU");

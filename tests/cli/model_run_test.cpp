@@ -157,10 +157,12 @@ TEST_F(ModelProgram, Fp8TrainsOnACpuGoesOnAndMayBeginOrEndInAnotherPrecision) {
     EXPECT_GE(j["rows"].back()["flushed"], 0);
     EXPECT_NE(j["notes"].dump().find("fp8: the blocks' products, scales by " + scales), std::string::npos) << j["notes"];
   }
-  const Json through = answer(common + "fp8 --save " + save + to_12);
+  const Json through = answer(common + "fp8 --copies kept --save " + save + to_12);
   const auto last = save + "/step-00000012.safetensors";
   fs::remove(last);  // as if it had been killed after step 8
   EXPECT_EQ(answer(common + "fp8" + keep)["validation_loss"], through["validation_loss"]);
+  fs::remove(last);
+  EXPECT_EQ(answer(common + "fp8 --copies made" + keep)["validation_loss"], through["validation_loss"]) << "copies change no bit";
   fs::remove(last);
   refused(common + "fp8 --scales row" + keep, 2, "was trained with scales");
   refused(common + "bf16" + keep, 2, "was trained with precision");
@@ -169,7 +171,7 @@ TEST_F(ModelProgram, Fp8TrainsOnACpuGoesOnAndMayBeginOrEndInAnotherPrecision) {
   EXPECT_EQ(answer(unsaid + keep)["validation_loss"], through["validation_loss"]) << "it goes on in the precision that it began in";
   fs::remove(last);
   const Json ended = answer(common + "bf16 --switch-precision" + keep);
-  EXPECT_EQ(ended["step"], 12);
+  EXPECT_EQ(ended["step"], 12) << "it keeps no copies, as that run did";
   EXPECT_NE(ended["validation_loss"], through["validation_loss"]);
   const std::string sizes = " --layers 1 --width 48 --heads 2";  // which the folder knows
   std::string from_weights = common;

@@ -72,7 +72,7 @@ void check(const Recipe& r) {
         "step: gradients none let a product update its weight, and with {} ranks it has only this rank's part of the gradient; take half",
         r.ranks.count);
   check(r.holding.copies == WeightCopies::made || (r.formats().quantised() && r.ranks.count == 1), Code::bad_argument,
-        "step: copies of weights are kept in fp8 and on one rank; {} on {} was asked. --copies made is served", name_of(r.precision),
+        "step: 8-bit copies of weights are kept in fp8 and on one rank; {} on {} was asked. --copies made is served", name_of(r.precision),
         r.ranks.count);
   check(r.ranks.count >= 1 && r.ranks.count <= 1 << 20, Code::bad_argument, "step: {} ranks; 1 to {} are served", r.ranks.count, 1 << 20);
   if (r.ranks.split_tokens) {

@@ -149,7 +149,7 @@ Outcome step_study(const StepTime& asked, const Device& device, const Host& host
   if (s.threads == 0) s.threads = std::max(1, available_cores() / (group ? group->rendezvous().local_ranks() : 1));
   check(!group || s.seconds == 0, Code::bad_argument,
         "--seconds {:g}: ranks take the same number of steps, and each has a clock of its own; give --steps", s.seconds);
-  check_scales(s.levers);
+  check_needs_fp8(s.levers);
   for (const StepCase& c : cases_of(s)) engine::check(c.recipe);  // bad settings end here, before a store is touched
   const std::function<bool()> stop = [&] { return group ? group->stop(host.stop()) : host.stop(); };  // all ranks hear the same
   StepRows study(s, device, stop, group);

@@ -7,14 +7,17 @@
 
 namespace headroom::studies {
 
-void check_scales(const engine::LeverLists& levers) {
+void check_needs_fp8(const engine::LeverLists& levers) {
   const bool fp8 = std::any_of(levers.precision.begin(), levers.precision.end(), [](Precision p) { return p.dtype == DType::e4m3; });
   const bool said = std::any_of(levers.scales.begin(), levers.scales.end(), [](const auto& scales) { return scales.has_value(); });
   check(fp8 || !said, Code::bad_argument, "--scales: only fp8 has scales; add --precision fp8, or leave it out");
+  const auto& copies = levers.holding.copies;
+  check(fp8 || std::find(copies.begin(), copies.end(), engine::WeightCopies::kept) == copies.end(), Code::bad_argument,
+        "--copies kept: only fp8 has 8-bit copies of weights; add --precision fp8, or leave it out");
 }
 
 void check_served(const engine::LeverLists& levers, const Device& device, RunBy program) {
-  check_scales(levers);
+  check_needs_fp8(levers);
   const std::string why_not = program == RunBy::headroom ? why_no_kernels(device) : "";
   check(why_not.empty(), Code::bad_argument, "{}", why_not);
   for (const Precision p : levers.precision)

@@ -11,7 +11,7 @@
 
 namespace headroom::studies {
 
-void check_scales(const engine::LeverLists&);  // refused where no precision is fp8
+void check_needs_fp8(const engine::LeverLists&);  // --scales and --copies kept are refused where no precision is fp8
 // Also tf32 on a CPU, and where the program is ours, cards that its kernels do not run on.
 void check_served(const engine::LeverLists&, const Device&, RunBy = RunBy::headroom);
 

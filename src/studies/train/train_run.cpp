@@ -113,8 +113,8 @@ std::string settings_going_on(const TrainRun& r, const std::string& asked, const
   const bool extended = steps_of(mine) > steps_of(before) && steps_of(before) > 0;
   const auto in_words = [](const nlohmann::json& value) { return value.is_null() ? "none" : value.dump(); };
   const auto refuse_other = [&](const std::string& key, const nlohmann::json& value) {
-    const bool may_differ =
-        (extended && (key == "steps" || key == "warmup")) || (r.switch_precision && (key == "precision" || key == "scales"));
+    const bool may_differ = (extended && (key == "steps" || key == "warmup")) ||
+                            (r.switch_precision && (key == "precision" || key == "scales")) || key == "copies";  // which change no bit
     check((before.contains(key) && before[key] == value) || may_differ, Code::bad_argument,
           "'{}' was trained with {} {}, this run asks for {}; resume with the same, or save elsewhere", path, key,
           before.contains(key) ? in_words(before[key]) : "unknown", in_words(value));
@@ -236,8 +236,9 @@ bool go_on_as_checkpoint(TrainRun& r, const std::function<bool(const std::string
   if (!settings.is_object()) return true;
   describe(r, [&](auto& member, const Description& d) {
     const std::string_view name = d.name;
-    const bool no_scales = r.switch_precision || size_of(r.recipe.precision.dtype) != 1;  // precision is described before them
-    const bool of_its_own = name == "micro_batches" || (name == "warmup" && named("--steps")) || (name == "scales" && no_scales);
+    const bool not_of_fp8 = r.switch_precision || size_of(r.recipe.precision.dtype) != 1;  // precision is described before them
+    const bool of_its_own =
+        name == "micro_batches" || (name == "warmup" && named("--steps")) || ((name == "scales" || name == "copies") && not_of_fp8);
     if (d.role != Role::asked || of_its_own || named(first_option_of(d))) return;
     if (const auto at = settings.find(d.name); at != settings.end()) read_member(*at, member);
   });
