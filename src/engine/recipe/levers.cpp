@@ -58,7 +58,10 @@ std::vector<Levers> each_of(const LeverLists& lists) {
   });
   std::vector<Levers> different;
   for (Levers& l : all) {
-    if (!formats_of(l.precision, usual_scales).quantised()) l.scales.reset(), l.holding.copies = WeightCopies::made;
+    if (!formats_of(l.precision, usual_scales).quantised()) {
+      l.scales.reset();
+      l.holding.copies = WeightCopies::made;
+    }
     if (std::find(different.begin(), different.end(), l) == different.end()) different.push_back(std::move(l));
   }
   return different;
