@@ -249,8 +249,8 @@ HEADROOM_API headroom_status headroom_attention_explain(headroom_context* contex
  * not known is refused. Keys of every request: model (a preset's name, a file, or an object: ours or a Hugging Face config), batch, len,
  * device ("h200", a file, "cpu", "cuda:0"; left out: this machine), memory_bytes. Levers of a step have the names and words of the options
  * of `headroom step`: precision (fp32, tf32, bf16, fp16, fp8; left out: bf16 on a GPU, fp32 on a CPU), scales, attention, keep, logits,
- * masters, gradients, update, moments. The forecast takes one value of each, the plan a value or a list to choose from. The forecast's
- * also: ranks, shard, split_tokens, micro_batches, documents (lengths, in place of len), timeline (0: left out); the plan's: gpus, most;
+ * masters, gradients, update, moments, copies. The forecast takes one value of each, the plan a value or a list to choose from. The
+ * forecast's also: ranks, shard, split_tokens, micro_batches, documents (lengths, in place of len), timeline (0: left out); the plan's: gpus, most;
  * PyTorch's: precision, attention, keep, ranks, shard, softmax, adam, workspace_bytes, and lists of batch, len and precision.
  * docs/python.md has the answers' keys. */
 HEADROOM_API headroom_status headroom_forecast(const char* request, char** answer);

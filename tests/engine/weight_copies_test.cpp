@@ -68,6 +68,15 @@ TEST(WeightCopies, TakeTwoBytesAWeightOfACard) {
   EXPECT_LT(kept.expected->ms, made.expected->ms) << "a weight is read for its update alone";
 }
 
+TEST(WeightCopies, AreSaidInWords) {
+  Recipe made = in_eight_bits(Scales::block), kept = made;
+  kept.holding.copies = WeightCopies::kept;
+  const auto said = [](std::vector<Recipe> all) { return in_words_of_fp8(all, device_described("h200")); };
+  EXPECT_TRUE(said({made}).ends_with("nothing of them is kept in 8 bits.")) << said({made});
+  EXPECT_TRUE(said({kept}).ends_with("Both 8-bit copies of its weights are kept, and the update writes them.")) << said({kept});
+  EXPECT_TRUE(said({made, kept}).ends_with("or kept in 8 bits, as copies says.")) << said({made, kept});
+}
+
 TEST(WeightCopies, AreRefusedWhereNothingReadsThem) {
   Recipe r = in_eight_bits(Scales::block);
   r.holding.copies = WeightCopies::kept;

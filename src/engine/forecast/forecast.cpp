@@ -206,11 +206,15 @@ std::string in_words_of_fp8(std::span<const Recipe> recipes, const Device& devic
   const auto quantised = [](const Recipe& r) { return r.formats().quantised(); };
   const auto one = std::find_if(recipes.begin(), recipes.end(), quantised);
   if (one == recipes.end()) return "";
+  const auto some = [&](WeightCopies copies) {
+    return std::any_of(recipes.begin(), recipes.end(), [&](const Recipe& r) { return quantised(r) && r.holding.copies == copies; });
+  };
+  const char* weights = !some(WeightCopies::kept) ? "Its weights are quantised just before each use, and nothing of them is kept in 8 bits."
+                        : !some(WeightCopies::made) ? "Both 8-bit copies of its weights are kept, and the update writes them."
+                                                    : "Its weights are quantised just before each use, or kept in 8 bits, as copies says.";
   return fmt::format("fp8: the blocks' products, with scales by {}; everything else is in bf16. {}",
                      names_of<Scales>.of(one->scales.value_or(usual_scales)),
-                     device.kind == DeviceKind::cpu
-                         ? "On a CPU its arithmetic is emulated: same numbers, no faster."
-                         : "Its weights are quantised just before each use, and nothing of them is kept in 8 bits.");
+                     device.kind == DeviceKind::cpu ? "On a CPU its arithmetic is emulated: same numbers, no faster." : weights);
 }
 
 std::string counted_by(std::span<const Recipe> recipes, const Device& device) {
