@@ -3,7 +3,12 @@ import sys
 
 from . import library
 from .again import inside
-from .operations import COMPARISONS, COPIED, ELEMENTWISE, FEW, GROWING, LATER, MOST, NOW, NUMBERS
+from .later import Lazy
+from .operations import CLEARED, COMPARISONS, COPIED, DRAWN, ELEMENTWISE, FEW, FLOATS, FLOATS_LATER, GROWING, LATER, MOST, NOW, NUMBERS, WRITTEN
+
+
+def is_of_floats(*tensors):
+    return any(t.dtype.is_floating_point for t in tensors)
 
 
 class Kernels:
@@ -15,6 +20,8 @@ class Kernels:
         tensor, op, call, skip, writes, names = torch.Tensor, None, None, (), None, ()
         second = ()  # second: where a number may stand for a tensor
         is_door = base == "add" and overload == "Tensor"
+        drawn, cleared = bare in DRAWN, bare in CLEARED
+        most = FEW if drawn else FLOATS_LATER
         fills = bare in ("fill", "zero")
         overwritten = bare in ("fill", "zero", "random", "uniform", "copy", "_cummax_helper", "_cummin_helper") or (bare == "bernoulli" and overload == "float")
 
@@ -50,6 +57,8 @@ class Kernels:
                     made, state, _ = self.again(op, bare, args, kwargs, guess=self.float_at(sys._getframe(), self.compared))
                     made = state and [made]
                 if not made:
+                    if cleared:
+                        self.unknown(results)
                     return
             for t, value in zip(results, made):
                 if value is not None and on_card(t) and self.wanted(t) and value.shape == t.shape:
@@ -59,10 +68,20 @@ class Kernels:
         def fill(name, t, value, state=1):
             self.settle(t)
             self.drop(t)
-            if self.span(t) == t.numel() <= MOST:
+            if t.dtype.is_floating_point and t.numel() <= FLOATS:
+                self.keep(t, torch.full(t.shape, value, dtype=t.dtype, device="cpu") if value else torch.zeros(t.shape, dtype=t.dtype, device="cpu"), state)
+            elif self.span(t) == t.numel() <= MOST:
                 self.defer_fill(t, value, state)
             elif t.numel() <= MOST:
                 self.keep(t, torch.full(t.shape, value, dtype=t.dtype, device="cpu"), 1)
+
+        def may_be_known(first, args, kwargs):
+            """Whether what is written to `first` is worth a look."""
+            if not first.dtype.is_floating_point or first.numel() <= FEW:
+                return True
+            if drawn or first.numel() > FLOATS or first.requires_grad or fills and self.by_engine():
+                return False
+            return self.all_hopeful(x for i, x in enumerate(args) if i not in skip)
 
         @self.shell
         def prepare(name, args, kwargs):
@@ -95,6 +114,12 @@ class Kernels:
             if state and mask.dtype is torch.bool:
                 self.keep(t, torch.zeros(t.shape, dtype=t.dtype, device="cpu").masked_fill_(held, value), 2)
 
+        @self.shell
+        def change_later(name, first, args, kwargs):
+            if overwritten or drawn or writes != [0] or not on_card(first) or self.span(first) != first.numel() or not self.all_hopeful(args):
+                return None
+            return self.in_place(op, args, kwargs)
+
         def kernel(keyset, *args, **kwargs):
             if op is None:
                 begin()
@@ -114,23 +139,32 @@ class Kernels:
                     args = kwargs = None  # the traceback must not keep tensors that the program would have let go
                     raise
                 if type(out) is tensor:
-                    if not out.is_cuda or (out.numel() > FEW and out.dtype.is_floating_point):
+                    if not out.is_cuda:
+                        return out
+                    if out.dtype.is_floating_point and out.numel() > FEW and not cleared and (out.numel() > most or not self.all_hopeful(args)):
                         return out
                 if not getattr(inside, "now", False):
                     keep_results(base, args, kwargs, out)
                 return out
             first = kwargs[names[0]] if names[0] in kwargs else args[writes[0]]
-            if not first.is_cuda or (first.dtype.is_floating_point and first.numel() > COPIED) or getattr(inside, "now", False):
+            if not first.is_cuda or self.is_out_of_sight(first) or getattr(inside, "now", False):
                 return down(keyset & after, *args, **kwargs)
             mask = fills and self.mask_of_ones(bare, first)
-            if mask or (fills and first.numel() > LATER and not first.dtype.is_floating_point and on_card(first)):
+            few = fills and first.dtype.is_floating_point and FEW < first.numel() <= FLOATS and on_card(first) and may_be_known(first, (), kwargs)
+            if mask or few or (fills and first.numel() > LATER and not first.dtype.is_floating_point and on_card(first)):
                 value = 0 if bare == "zero" else args[1] if len(args) > 1 else kwargs.get("value")
                 if type(value) in NUMBERS:
                     out = down(keyset & after, *args, **kwargs)
                     fill(base, first, value, 2 if mask else 1)  # a guess, since not all that writes floats is seen
                     return out
-            made = prepare(base, args, kwargs) if first.numel() <= FEW or not first.dtype.is_floating_point else None
+            made = prepare(base, args, kwargs) if may_be_known(first, args, kwargs) else None
+            after_it = None
+            if not made and FLOATS < first.numel() <= FLOATS_LATER and first.dtype.is_floating_point:
+                after_it = change_later(base, first, args, kwargs)
             out = down(keyset & after, *args, **kwargs)
+            if after_it:
+                self.add_later(after_it, first)
+                return out
             finish(base, self.targets(args, kwargs, writes, names), made)
             zeros, self.zeros = self.zeros, self.view_of_zeros(bare, first)
             if zeros and base == "masked_fill_" and zeros == self.view_of_zeros("zero", first) and type(args[2]) in NUMBERS and on_card(args[1]):
@@ -147,18 +181,26 @@ class Kernels:
 
         @self.shell
         def convert(name, to, source):
-            if not self.wanted(to) or not self.on_card(to):
+            if not self.wanted(to) or not self.on_card(to) or to.requires_grad and to.numel() > FEW:
                 return None
             if type(source) in NUMBERS:
                 return self.torch.tensor(source, device="cpu"), 1
-            if source.is_cuda and source.numel() <= MOST and self.on_card(source):
+            if source.is_cuda and source.numel() <= MOST and self.on_card(source) and (to.numel() <= FEW or self.all_hopeful((source,))):
                 return self.twin(source)
+            return None
+
+        @self.shell
+        def convert_later(name, to, source):
+            if self.on_card(to) and self.on_card(source) and self.span(to) == to.numel() and not to.requires_grad and self.all_hopeful((source,)):
+                return self.conversion(to, source)
             return None
 
         @self.shell
         def finish(name, to, made):
             self.drop(to)
-            if made and made[1]:
+            if type(made) is Lazy:
+                self.add_later(made, to)
+            elif made and made[1]:
                 self.keep(to, made[0].expand(to.shape), made[1])
 
         def kernel(keyset, *args, **kwargs):
@@ -174,6 +216,13 @@ class Kernels:
                 return out
             if getattr(inside, "now", False) or not (to.is_cuda or source.is_cuda):
                 return op._handle.redispatch_boxed(keyset & after, *args, **kwargs)
+            hopeful = to.is_cuda and source.is_cuda and self.all_hopeful((source,))
+            if hopeful and FLOATS < to.numel() <= FLOATS_LATER and is_of_floats(to, source):
+                made = convert_later(base, to, source)
+                if made:
+                    out = op._handle.redispatch_boxed(keyset & after, *args, **kwargs)
+                    finish(base, to, made)
+                    return out
             if self.later:
                 for t in (to, source):
                     if self.on_card(t):
@@ -181,11 +230,14 @@ class Kernels:
             if not to.is_cuda:
                 with self.unknown_as(self.read(source)):
                     return op._handle.redispatch_boxed(keyset & after, *args, **kwargs)
-            if not source.is_cuda or (to.dtype.is_floating_point and to.numel() > COPIED):
+            if not source.is_cuda or self.is_out_of_sight(to):
+                self.hope(to)
                 return op._handle.redispatch_boxed(keyset & after, *args, **kwargs)
             if to.dtype == source.dtype and to.is_contiguous() and source.is_contiguous() and to.shape == source.shape:
+                if self.is_hopeful(source):
+                    self.hope(to)
                 return op._handle.redispatch_boxed(keyset & after, *args, **kwargs)
-            made = convert(base, to, source)
+            made = convert(base, to, source) if hopeful or to.numel() <= FEW else None
             out = op._handle.redispatch_boxed(keyset & after, *args, **kwargs)
             if self.on_card(to):
                 finish(base, to, made)
@@ -313,7 +365,7 @@ class Kernels:
     def forgetting(self, base, overload, bare):
         """What is updated in place: small tensors among it are not known afterwards. Counters of steps are: an optimizer divides by what follows from them."""
         after, op, writes, names, tensors = self.after, None, (), (), ()
-        most = FEW if base.startswith("_") else MOST
+        hot = base.startswith("_")  # large ones are looked at only where they may be known
         counts = base == "_foreach_add_" and overload == "Scalar"
 
         @self.shell
@@ -331,7 +383,7 @@ class Kernels:
             if op is None:
                 op = self.overload(base, overload)
                 arguments = op._schema.arguments
-                writes = [i for i, a in enumerate(arguments) if a.alias_info is not None and a.alias_info.is_write]
+                writes = [i for i, a in enumerate(arguments) if a.alias_info is not None and a.alias_info.is_write or a.name in WRITTEN.get(base, ())]
                 names = [arguments[i].name for i in writes]
                 tensors = [i for i, a in enumerate(arguments) if str(a.type) == "Tensor"]
             run = op._handle.redispatch_boxed
@@ -343,11 +395,34 @@ class Kernels:
             out = run(keyset & after, *args, **kwargs)
             if not getattr(inside, "now", False):
                 for several in self.targets(args, kwargs, writes, names):
-                    for t in several if isinstance(several, (list, tuple)) else (several,):
-                        if t.numel() <= most and self.on_card(t):
-                            self.drop(t)
+                    for t in several if isinstance(several, (list, tuple)) else () if several is None else (several,):
+                        n = t.numel()
+                        if n <= FEW or (n <= FLOATS_LATER and self.begins(t) in self.floats if hot else n <= MOST):
+                            if self.on_card(t):
+                                self.drop(t)
+                                self.give_up(t)
                 if before:
                     count_on(base, before, args[1])
+            return out
+        return kernel
+
+    def unknown(self, results):
+        for t in results:
+            if isinstance(t, self.torch.Tensor) and self.wanted(t) and self.on_card(t):
+                self.drop(t)
+
+    def clearing(self, base, overload, bare):
+        """Results that the operation itself fills with numbers before its kernel writes to them."""
+        after, op = self.after, None
+        unknown = self.shell(lambda name, out: self.unknown(out if isinstance(out, (tuple, list)) else (out,)))
+
+        def kernel(keyset, *args, **kwargs):
+            nonlocal op
+            if op is None:
+                op = self.overload(base, overload)
+            out = op._handle.redispatch_boxed(keyset & after, *args, **kwargs)
+            if not getattr(inside, "now", False):
+                unknown(base, out)
             return out
         return kernel
 

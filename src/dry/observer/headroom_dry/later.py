@@ -32,6 +32,23 @@ class Later:
         self.add_later(lazy, t)
         return True
 
+    def in_place(self, op, args, kwargs):
+        """What an operation gives that writes to its first argument, on demand; None: it is not known."""
+        call = self.Call(later=True)
+        lazy, run = Lazy(), op._handle.redispatch_boxed
+        lazy.args = [self.on_cpu(x, call) for x in args]
+        lazy.kwargs = {k: self.on_cpu(x, call) for k, x in kwargs.items()}
+        lazy.run, lazy.state = lambda keys, first, *rest, **kw: run(keys, first.clone(), *rest, **kw), call.state
+        return lazy if call.state else None
+
+    def conversion(self, to, source):
+        """What a copy that converts to or from many floats gives, on demand; None: it is not known."""
+        call, shape, dtype = self.Call(later=True), to.shape, to.dtype
+        lazy = Lazy()
+        lazy.args, lazy.kwargs, lazy.run = [self.on_cpu(source, call)], {}, lambda _, value: value.to(dtype).expand(shape)
+        lazy.state = call.state
+        return lazy if call.state else None
+
     def defer_fill(self, t, value, state):
         lazy = Lazy()
         full, shape, dtype = self.torch.full, t.shape, t.dtype
@@ -41,6 +58,8 @@ class Later:
     def add_later(self, lazy, t):
         lazy.view = t.shape, t.stride(), t.dtype, self.span(t)
         lazy.begin = t.data_ptr()
+        if t.dtype.is_floating_point:
+            self.floats.add(self.begins(t))
         lazy.end = lazy.begin + lazy.view[3] * t.element_size()
         if len(self.later) >= 64:
             self.prune()

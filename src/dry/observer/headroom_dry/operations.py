@@ -4,7 +4,9 @@ import os
 MOST = int(os.environ.get("HEADROOM_DRY_VALUES_MOST", 1 << 22))  # elements of an integer tensor that is computed
 NUMBERS = frozenset((int, float, bool, complex))
 FEW = 64  # elements of a floating one
+FLOATS = 1 << 16  # the same, where all that it is made of may be known (floats.py)
 LATER = 1 << 15  # elements: larger results are computed when they are read, and most never are
+FLOATS_LATER = 1 << 20  # the same, of results that are computed when they are read
 COPIED = 1 << 18  # elements: the library keeps larger copies in no case
 MOST_PIECES = 1 << 12  # of a tensor that is forgotten piece by piece, so that what lies between stays known
 COMPARISONS = "eq ne lt le gt ge logical_not logical_and logical_or logical_xor".split()
@@ -22,6 +24,11 @@ DRAWN = "random randperm bernoulli uniform multinomial".split()
 # Called by another overload with a number that lies on the card, which PyTorch cannot show to Python; that overload is seen instead.
 LEFT = "aten::pow.Tensor_Tensor aten::pow.Tensor_Tensor_out aten::pow_.Tensor aten::isin.Tensor_Tensor_out".split()
 PRODUCTS = "mm addmm bmm baddbmm addmv addbmm dot".split()
+# Written though PyTorch's schema does not say so.
+WRITTEN = dict.fromkeys(("cudnn_batch_norm", "native_batch_norm", "batch_norm_gather_stats_with_counts"), ("running_mean", "running_var"))
+# They fill their results, and a kernel that nothing here sees goes on: found with the samples of PyTorch's own tests (2.11), unknown and of a few numbers.
+CLEARED = """upsample_linear1d upsample_bicubic2d max_unpool2d max_unpool3d histc lu_unpack linalg_lu linalg_inv_ex
+linalg_householder_product""".split()
 SEARCHES = ("searchsorted", "Scalar"), ("bucketize", "Scalar")
 GROWING = "repeat_interleave bincount".split()  # as large as a value says, with nothing that bounds it
 READING = "nonzero _unique2 unique_dim unique_consecutive unique_dim_consecutive equal".split()  # they read a count of their own inside

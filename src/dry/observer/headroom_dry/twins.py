@@ -3,7 +3,7 @@ import ctypes
 import threading
 
 from . import library
-from .operations import COPIED, FEW, MOST, MOST_PIECES
+from .operations import COPIED, FEW, FLOATS, FLOATS_LATER, MOST, MOST_PIECES
 
 _of_thread = threading.local()
 
@@ -33,6 +33,8 @@ class Twins:
         n = self.span(t)
         held = torch.empty(max(n, 1), dtype=t.dtype, device="cpu")
         state = library.known(t.data_ptr(), n * t.element_size(), held.data_ptr()) if n else 1
+        if not state and n > FEW and n == t.numel() and t.dtype.is_floating_point:
+            self.give_up(t)
         return torch.as_strided(held, t.shape, t.stride(), 0), state
 
     def keep(self, t, value, state):
@@ -41,6 +43,7 @@ class Twins:
             return
         if value.dtype is not t.dtype:
             value = value.to(t.dtype)
+        self.hope(t)
         store = library.know if state == 1 else library.guess
         n, size = self.span(t), t.element_size()
         if n == t.numel() and value.stride() == t.stride():
@@ -54,6 +57,8 @@ class Twins:
         value = value.contiguous()
         begin, source = t.data_ptr(), value.data_ptr()
         inner, offsets = self.pieces(t)
+        if len(offsets) > MOST_PIECES and t.dtype.is_floating_point:
+            return
         for k, at in enumerate(offsets):
             store(begin + at * size, inner * size, source + k * inner * size)
 
@@ -85,16 +90,16 @@ class Twins:
 
     def mask_of_ones(self, bare, t):
         """Whether a fill may be `torch.ones(batch, length)`, a mask that is floating until the model asks whether all of it is true."""
-        return bare == "fill" and FEW < t.numel() <= COPIED and t.dtype.is_floating_point and t.dim() > 1 and not t.requires_grad and self.on_card(t)
+        return bare == "fill" and FLOATS < t.numel() <= COPIED and t.dtype.is_floating_point and t.dim() > 1 and not t.requires_grad and self.on_card(t)
 
     def view_of_zeros(self, bare, t):
         """Where and how a mask of numbers lies that is just filled with zeros: models hide padding by filling in -inf where a mask of bools is true."""
-        if bare == "zero" and FEW < t.numel() <= COPIED and t.dtype.is_floating_point and t.dim() > 1 and not t.requires_grad and self.on_card(t):
+        if bare == "zero" and FLOATS < t.numel() <= COPIED and t.dtype.is_floating_point and t.dim() > 1 and not t.requires_grad and self.on_card(t):
             return t.data_ptr(), t.shape, t.stride(), t.dtype
         return None
 
     def wanted(self, t):
-        return t.numel() <= (FEW if t.dtype.is_floating_point or t.dtype.is_complex else MOST)
+        return t.numel() <= (FLOATS_LATER if t.dtype.is_floating_point else FEW if t.dtype.is_complex else MOST)
 
     def scratch(self, bytes):
         held = getattr(_of_thread, "scratch", None)

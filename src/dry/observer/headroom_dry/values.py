@@ -11,17 +11,19 @@ import collections
 import sys
 
 from .again import Again
+from .floats import Floats
 from .kernels import Kernels
 from .later import Later
-from .operations import ELEMENTWISE, LEFT, OTHERS, PRODUCTS, READING, SEARCHES
+from .operations import CLEARED, ELEMENTWISE, LEFT, OTHERS, PRODUCTS, READING, SEARCHES, WRITTEN
 from .reads import Reads
 from .twins import Twins
 
 
-class Values(Twins, Again, Later, Kernels, Reads):
+class Values(Twins, Again, Floats, Later, Kernels, Reads):
     def __init__(self, torch):
         Twins.__init__(self, torch)
         Again.__init__(self, torch)
+        Floats.__init__(self)
         Later.__init__(self)
         Kernels.__init__(self, torch)
         Reads.__init__(self)
@@ -51,7 +53,9 @@ class Values(Twins, Again, Later, Kernels, Reads):
                     kind = self.scalar
                 elif base == "_coalesce" and has(name, "SparseCUDA") and not has(name, "BackendSelect"):
                     kind = self.coalescing
-                elif self.overwrites(base, overload) and has(name, "CUDA") and not has(name, "BackendSelect"):
+                elif base in CLEARED and overload in ("", "vec") and has(name, "CUDA") and not has(name, "BackendSelect"):
+                    kind = self.clearing
+                elif (self.overwrites(base, overload) or name[6:] in WRITTEN) and has(name, "CUDA") and not has(name, "BackendSelect"):
                     kind = self.forgetting
                 else:
                     continue
