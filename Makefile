@@ -75,7 +75,7 @@ install: build  ## into PREFIX (/usr/local): program, library, headers, CMake an
 
 ASAN ?= all
 asan: setup  ## build with the address and undefined-behaviour sanitizers, and run the fast tests under them (300 random attention problems of 2000, a fifth of the traces)
-	@cmake --preset asan --log-level=WARNING
+	@sh tools/configure asan
 	@cmake --build --preset asan --target $(ASAN)
 	@ctest --preset asan -j $(TEST_JOBS)
 

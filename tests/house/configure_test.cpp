@@ -1,4 +1,5 @@
-// tools/configure, with programs in place of cmake and nvidia-smi: what a first `make run` builds, and what every other target builds.
+// tools/configure, with programs in place of cmake, nvidia-smi and clang++: what a first `make run` builds, what every other target builds, and which
+// compiler builds for the sanitizers.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -26,9 +27,9 @@ class Configure : public testing::Test {
     std::ofstream(folder_ / "bin" / name) << "#!/bin/sh\n" << body << "\n";
     fs::permissions(folder_ / "bin" / name, fs::perms::owner_all);
   }
-  std::string asked_of_cmake(const std::string& words, const std::string& kernels = "") {
+  std::string asked_of_cmake(const std::string& words, const std::string& kernels = "", const std::string& compiler = "") {
     fs::remove(folder_ / "asked");
-    const std::string environment = "KERNELS=" + kernels + " PATH=\"" + (folder_ / "bin").string() + ":$PATH\" ";
+    const std::string environment = "CC= CXX=" + compiler + " KERNELS=" + kernels + " PATH=\"" + (folder_ / "bin").string() + ":$PATH\" ";
     const std::string command =
         "cd '" + folder_.string() + "' && " + environment + "sh '" HEADROOM_SOURCE_DIR "/tools/configure' " + words + " >/dev/null";
     EXPECT_EQ(std::system(command.c_str()), 0) << command;
@@ -70,6 +71,18 @@ TEST_F(Configure, every_other_target_builds_everything) {
   program("nvidia-smi", "echo 8.9");
   const auto asked = asked_of_cmake("");
   EXPECT_NE(asked.find("-D HEADROOM_TESTS=ON -D HEADROOM_CUDA=AUTO " + every_card), std::string::npos) << asked;
+}
+
+TEST_F(Configure, the_sanitizers_are_built_by_clang_where_what_it_builds_runs) {
+  program("cmake", "printf '%s' \"$CXX $*\" >>asked");
+  const std::string builds = "while [ $# -gt 1 ] && [ \"$1\" != -o ]; do shift; done; ";
+  program("clang++", builds + "printf '#!/bin/sh\\nexit 0\\n' >\"$2\" && chmod +x \"$2\"");
+  EXPECT_EQ(asked_of_cmake("asan").rfind("clang++ --preset asan", 0), 0u);
+  EXPECT_EQ(asked_of_cmake("asan", "", "g++").rfind("g++ --preset asan", 0), 0u) << "who asks for a compiler gets it";
+  program("clang++", builds + "printf '#!/bin/sh\\nexit 1\\n' >\"$2\" && chmod +x \"$2\"");
+  EXPECT_EQ(asked_of_cmake("asan").rfind(" --preset asan", 0), 0u) << "a program that ends in an error";
+  program("clang++", "exit 1");
+  EXPECT_EQ(asked_of_cmake("asan").rfind(" --preset asan", 0), 0u) << "no library of the sanitizers";
 }
 
 }  // namespace
