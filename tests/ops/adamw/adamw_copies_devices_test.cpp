@@ -9,7 +9,7 @@ namespace {
 
 using namespace on_card;
 
-struct Way {
+struct WayOfCopies {
   std::int64_t rows, columns;
   DType moments, grad;
   bool halves;
@@ -35,10 +35,10 @@ struct Copies {
   }
 };
 
-struct Weight {
+struct CopiedWeight {
   Twin grad, master, copy, rest, m, v, m_scale, v_scale, state{DType::f64, {state_size}};
 
-  explicit Weight(const Way& w)
+  explicit CopiedWeight(const WayOfCopies& w)
       : grad(w.grad, {w.rows, w.columns}), copy(DType::bf16, {w.rows, w.columns}), m(w.moments, grad.here().shape), v(m) {
     const std::int64_t n = w.rows * w.columns;
     grad.normal(1);
@@ -85,7 +85,7 @@ struct Weight {
 
 class AdamwCopies : public OnDevices {
  protected:
-  void step(Where where, Weight& w, Copies* copies) {
+  void step(Where where, CopiedWeight& w, Copies* copies) {
     auto all = w.all();
     if (copies)
       for (Twin* t : copies->all()) all.push_back(t);
@@ -100,7 +100,7 @@ class AdamwCopies : public OnDevices {
       advance({&u, 1}, begin(at(w.state), {.clip = 0}, ctx), ctx);
     });
   }
-  void quantise_after(Weight& w, Copies& copies) {
+  void quantise_after(CopiedWeight& w, Copies& copies) {
     auto all = copies.all();
     all.push_back(&w.copy);
     run(Where::cpu, all, [&](Context& ctx, const On& at) {
@@ -111,12 +111,12 @@ class AdamwCopies : public OnDevices {
                          ctx);
     });
   }
-  void expect_copies(const Way& way, ScaleKind kind, const std::function<void(Weight&)>& change = {}) {
+  void expect_copies(const WayOfCopies& way, ScaleKind kind, const std::function<void(CopiedWeight&)>& change = {}) {
     SCOPED_TRACE(fmt::format("{} x {}, moments {}, gradients {}, scales {}{}", way.rows, way.columns, name_of(way.moments),
                              name_of(way.grad), name_of(kind), way.halves ? ", halves" : ""));
-    Weight with(way);
+    CopiedWeight with(way);
     if (change) change(with);
-    Weight without = with;
+    CopiedWeight without = with;
     Copies made(way.rows, way.columns, kind), after(way.rows, way.columns, kind);
     step(GetParam(), with, &made);
     step(GetParam(), without, nullptr);
@@ -145,17 +145,18 @@ TEST_P(AdamwCopies, OfOtherScalesFollowTheUpdate) {
 TEST_P(AdamwCopies, OfNumbersThatAreNotFinite) {
   for (const DType moments : {DType::bf16, DType::u8})
     for (const bool halves : {false, true}) {
-      const Way way{256, 512, moments, DType::bf16, halves};
-      expect_copies(way, ScaleKind::block, [](Weight& w) {
+      const WayOfCopies way{256, 512, moments, DType::bf16, halves};
+      expect_copies(way, ScaleKind::block, [](CopiedWeight& w) {
         w.set(5, INFINITY), w.set(6, -INFINITY), w.set(130, NAN), w.set(131, -NAN), w.set(140 * 512 + 300, -INFINITY);
       });
-      expect_copies(way, ScaleKind::block, [&](Weight& w) {  // a block of zeros, one that is infinite, and one of the smallest numbers
-        for (std::int64_t i = 0; i < 128; ++i)
-          for (std::int64_t j = 0; j < 512; ++j) {
-            w.set(i * 512 + j, j < 128 ? 0.0f : j < 256 ? INFINITY : j < 384 ? 1e-39f : 1e-30f);
-            w.grad.set(i * 512 + j, 0);
-          }
-      });
+      expect_copies(way, ScaleKind::block,
+                    [&](CopiedWeight& w) {  // a block of zeros, one that is infinite, and one of the smallest numbers
+                      for (std::int64_t i = 0; i < 128; ++i)
+                        for (std::int64_t j = 0; j < 512; ++j) {
+                          w.set(i * 512 + j, j < 128 ? 0.0f : j < 256 ? INFINITY : j < 384 ? 1e-39f : 1e-30f);
+                          w.grad.set(i * 512 + j, 0);
+                        }
+                    });
     }
 }
 
