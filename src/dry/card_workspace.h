@@ -1,5 +1,5 @@
 // What a card takes as a convolution's workspace, from what cuDNN says without one. Of 4860 passes that an H200 was asked for
-// (bench/results/h200_scratch_more_convolutions_2026-11-29.csv) all had cuDNN's own but for these: tiles that are shared (stream_k.h), filters' gradients by
+// (bench/results/h200_scratch_engines_2026-11-29.csv) all took that but for these: tiles that are shared (stream_k.h), filters' gradients by
 // Winograd's transforms (winograd.h), and one in a hundred of FP32 by Fourier's, which nothing here foresees.
 #pragma once
 #include <algorithm>

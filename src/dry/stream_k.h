@@ -4,7 +4,6 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <optional>
 
 #include "dry/convolution.h"
@@ -37,11 +36,13 @@ constexpr std::optional<ProductTile> product_tile(std::int64_t tile_size) {
 
 constexpr std::uint32_t units_of_an_h200 = 132;
 
-// How many clusters of so many blocks an H200 holds at once, as its workspaces tell; 0: not seen.
+// How many clusters of so many blocks an H200 holds at once, by cudaOccupancyMaxActiveClusters; 0: not asked.
 constexpr std::int64_t clusters_at_once(std::int64_t blocks) {
   constexpr std::int64_t seen[] = {0, 132, 66, 39, 30, 22, 17, 15, 15};
   return blocks > 0 && blocks <= 8 ? seen[blocks] : 0;
 }
+
+constexpr std::int64_t ceiling(std::int64_t n, std::int64_t of) { return (n + of - 1) / of; }
 
 // Into how many pieces each of `tiles` is cut where `room` blocks fit at once and `whole_rounds` come before. A tile's sum has `steps`.
 constexpr std::int64_t pieces_of_a_tile(std::int64_t tiles, std::int64_t room, std::int64_t whole_rounds, std::int64_t steps, bool single) {
@@ -58,39 +59,54 @@ constexpr std::int64_t pieces_of_a_tile(std::int64_t tiles, std::int64_t room, s
   }
   if (whole_rounds == 0) return steps >= 31 * most ? most : power_of_two(most, 18);
   if (steps >= 45) {
-    const std::int64_t each = std::max<std::int64_t>((steps + most - 1) / most, 4);
-    return (steps + each - 1) / each;
+    const std::int64_t each = std::max<std::int64_t>(ceiling(steps, most), 4);
+    return ceiling(steps, each);
   }
   if (steps >= 36 && most <= 3) return most;
   return power_of_two(std::min<std::int64_t>(most, 4), steps >= 27 ? 6 : 9);
 }
 
-// The workspace of such a kernel; nothing for other kernels, and where what cuDNN says without a card is not copies of tensors and some such sums.
-// `copies`: bytes of the tensors that are turned. The most is that of a card on which every block holds a piece.
+struct TiledProduct {
+  std::int64_t tiles = 0, steps = 0;  // steps: of each tile's sum
+};
+
+// A pass as a product that is cut into tiles, whole clusters of them.
+constexpr TiledProduct tiled_product(const ConvolutionShape& s, const EngineChoice& c, const ProductTile& tile) {
+  const auto places = [](Sizes tensor) { return tensor[0] * product_of(tensor.subspan(first_place)); };
+  const std::int64_t taps = product_of(s.filter.subspan(first_place)), from = s.filter[1], to = s.filter[0], depth = 32 << c.tile_k;
+  const auto cut = [&](std::int64_t rows, std::int64_t columns, std::int64_t steps) {
+    const std::int64_t down = ceiling(ceiling(rows, tile.rows), c.cluster_m) * c.cluster_m;
+    return TiledProduct{down * ceiling(columns, c.cluster_n) * c.cluster_n, steps};
+  };
+  switch (s.pass) {
+    case ConvolutionPass::forward: return cut(places(s.output), ceiling(to, tile.columns), taps * ceiling(from, depth));
+    case ConvolutionPass::data: return cut(places(s.input), ceiling(from, tile.columns), taps * ceiling(to, depth));
+    case ConvolutionPass::weight: break;
+  }
+  return cut(to, taps * ceiling(from, tile.columns), ceiling(places(s.output), depth));
+}
+
+// How many sums cuDNN says without a card, besides copies of tensors; nothing where it is not these alone.
+constexpr std::optional<std::int64_t> sums_in(std::uint64_t said, std::uint64_t copies, std::int64_t sum_bytes) {
+  constexpr std::int64_t most = 18, roundings = 3000;
+  const std::int64_t beyond = std::int64_t(said) - std::int64_t(copies), sums = (beyond + sum_bytes / 2) / sum_bytes;
+  const std::int64_t off = beyond - sums * sum_bytes;
+  return beyond >= -roundings && sums <= most && off >= -roundings && off <= roundings ? std::optional(sums) : std::nullopt;
+}
+
+// The workspace of such a kernel, nothing for other kernels. `copies`: bytes of the tensors that are turned. The most is that of a card on which every
+// block holds a piece.
 constexpr std::optional<WorkspaceRange> stream_k_workspace(const ConvolutionShape& s, const EngineChoice& c, std::uint64_t copies,
                                                            std::uint64_t said) {
-  constexpr std::int64_t most_sums_said = 18, roundings = 3000;
   const auto tile = product_tile(c.tile_size);
   const std::int64_t blocks = c.cluster_m * c.cluster_n, room = blocks * clusters_at_once(blocks);
   if (c.workspace != 0 || c.tile_k < 0 || c.tile_k > 1 || !tile || room == 0 || s.grouped()) return std::nullopt;
-  const std::int64_t sum = std::int64_t(tile->sum_bytes()), beyond = std::int64_t(said) - std::int64_t(copies),
-                     sums_said = (beyond + sum / 2) / sum;
-  if (beyond < -roundings || sums_said > most_sums_said || std::abs(beyond - sums_said * sum) > roundings) return std::nullopt;
-  const auto ceiling = [](std::int64_t n, std::int64_t of) { return (n + of - 1) / of; };
-  const auto clustered = [&](std::int64_t tiles, std::int64_t by) { return ceiling(tiles, by) * by; };
-  const std::int64_t taps = product_of(s.filter.subspan(first_place)), from = s.filter[1], to = s.filter[0];
-  const std::int64_t inputs = s.input[0] * product_of(s.input.subspan(first_place)),
-                     outputs = s.output[0] * product_of(s.output.subspan(first_place));
-  const std::int64_t depth = 32 << c.tile_k;
-  std::int64_t rows = 0, columns = 0, steps = 0;
-  switch (s.pass) {
-    case ConvolutionPass::forward: rows = outputs, columns = ceiling(to, tile->columns), steps = taps * ceiling(from, depth); break;
-    case ConvolutionPass::data: rows = inputs, columns = ceiling(from, tile->columns), steps = taps * ceiling(to, depth); break;
-    case ConvolutionPass::weight: rows = to, columns = ceiling(from, tile->columns) * taps, steps = ceiling(outputs, depth); break;
-  }
-  const std::int64_t tiles = clustered(ceiling(rows, tile->rows), c.cluster_m) * clustered(columns, c.cluster_n), last = tiles % room;
-  const std::int64_t pieces = last == 0 ? 1 : pieces_of_a_tile(last, room, tiles / room, steps, s.single());
-  const auto with = [&](std::int64_t sums) { return std::uint64_t(std::int64_t(said) + (sums - sums_said) * sum); };
+  const std::int64_t sum_bytes = std::int64_t(tile->sum_bytes());
+  const auto there = sums_in(said, copies, sum_bytes);
+  if (!there) return std::nullopt;
+  const auto [tiles, steps] = tiled_product(s, c, *tile);
+  const std::int64_t last = tiles % room, pieces = last == 0 ? 1 : pieces_of_a_tile(last, room, tiles / room, steps, s.single());
+  const auto with = [&](std::int64_t sums) { return std::uint64_t(std::int64_t(said) + (sums - *there) * sum_bytes); };
   return WorkspaceRange{with(0), with(pieces > 1 ? last * pieces : 0), with(std::int64_t(units_of_an_h200))};
 }
 

@@ -24,8 +24,8 @@ constexpr bool winograd_may(const ConvolutionShape& s) {
   return true;
 }
 
-// Which shapes a card computes so cannot be told but by asking it. Of 700 that an H200 was asked for (bench/results/h200_scratch_more_convolutions_2026-11-29.csv)
-// this is right for nine in ten, by the engine that cuDNN takes without a card.
+// Which shapes a card computes so cannot be told but by asking it. Of the 742 that an H200 was asked for
+// (bench/results/h200_scratch_winograd_2026-11-29.csv) this is right for nine in ten, by the engine that cuDNN takes without a card.
 constexpr bool winograd_likely(const ConvolutionShape& s, std::int64_t engine) {
   constexpr std::int64_t often = 50, always = 67, seldom = 68;
   const std::int64_t from = s.filter[1], to = s.filter[0], side = s.output[first_place];
