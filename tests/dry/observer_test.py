@@ -81,7 +81,7 @@ class Observer(unittest.TestCase):
         env = {**os.environ, "PYTHONPATH": os.pathsep.join([OBSERVER, *more]), "PYTHONDONTWRITEBYTECODE": "1", **environment}
         if dry:
             env["LD_PRELOAD"] = self.doors
-        done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
+        done = subprocess.run([sys.executable, "-u", "-c", code], env=env, capture_output=True, text=True, timeout=60)
         self.assertEqual(done.stderr, "")
         return done.stdout.split("\n")[:-1]
 
