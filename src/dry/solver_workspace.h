@@ -5,10 +5,9 @@
 #include <bit>
 #include <cstdint>
 
-namespace headroom::dry {
+#include "base/divide.h"
 
-constexpr std::int64_t blocks_of(std::int64_t n, std::int64_t block) { return (n + block - 1) / block; }
-constexpr std::int64_t whole(std::int64_t n, std::int64_t block) { return blocks_of(n, block) * block; }
+namespace headroom::dry {
 
 // Columns in panels of 1024 numbers.
 constexpr std::int64_t qr_workspace(std::int64_t columns) { return 512 * 1024 + 1024 * std::max<std::int64_t>(columns, 256); }
@@ -18,7 +17,7 @@ constexpr std::int64_t q_workspace(std::int64_t rows, std::int64_t columns) {
   constexpr std::int64_t fixed = 32 * 1024 + 256;
   if (columns >= 128) return fixed + 128 * (rows + 2 * columns - 128);
   const std::int64_t more = columns <= 65 ? 0 : columns <= 96 ? 2048 : 3616;
-  return fixed + whole(rows * columns, 32) + more;
+  return fixed + round_up(rows * columns, 32) + more;
 }
 
 constexpr std::int64_t q_unsure(std::int64_t columns) { return columns > 65 && columns < 128 ? 16 * 1024 : 0; }
@@ -26,15 +25,15 @@ constexpr std::int64_t q_unsure(std::int64_t columns) { return columns > 65 && c
 // Of a lower triangle a word for each tile of 32 x 32.
 constexpr std::int64_t cholesky_workspace(bool upper, std::int64_t n, bool wide) {
   if (upper) return wide ? 48 : 64;
-  const std::int64_t tiles = blocks_of(n, 32);
-  return (32 + whole(tiles * tiles, 8)) / (wide ? 2 : 1);
+  const std::int64_t tiles = ceil_div(n, 32);
+  return (32 + round_up(tiles * tiles, 8)) / (wide ? 2 : 1);
 }
 
 // LU with pivots. A matrix of many rows has buffers of its own.
 constexpr std::int64_t lu_workspace(std::int64_t rows, std::int64_t columns, bool wide) {
-  const std::int64_t least = std::min(rows, columns), across = std::max<std::int64_t>(whole(least, 32), 32);
+  const std::int64_t least = std::min(rows, columns), across = std::max<std::int64_t>(round_up(least, 32), 32);
   const std::int64_t power = std::int64_t(std::bit_ceil(std::uint64_t(across)));
-  const std::int64_t tiles = whole(blocks_of(rows, 32) * blocks_of(columns, 32), 8);
+  const std::int64_t tiles = round_up(ceil_div(rows, 32) * ceil_div(columns, 32), 8);
   const std::int64_t plain = std::max(std::min<std::int64_t>(1024, 2 * power), std::max(rows, columns) > 1024 ? tiles : 0);
   const std::int64_t tall = rows < 2000 ? 0 : rows <= 2048 ? (wide ? 8704 : 8960) : (wide ? 9216 : 9728);
   return wide ? 32 + across + std::max(plain / 2, tall) : 64 + 2 * across + std::max(plain, tall);

@@ -4,8 +4,10 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 
+#include "base/divide.h"
 #include "dry/convolution.h"
 
 namespace headroom::dry {
@@ -15,23 +17,14 @@ struct ProductTile {
   constexpr std::uint64_t sum_bytes() const { return std::uint64_t(rows * columns) * 4; }
 };
 
+// By the number of cuDNN's tile size; no rows: not seen.
+constexpr ProductTile product_tiles[] = {{128, 128}, {128, 64}, {128, 32}, {256, 128}, {256, 64}, {64, 64},  {128, 256},
+                                         {64, 128},  {64, 32},  {64, 256}, {},         {},        {},        {},
+                                         {},         {},        {256, 32}, {},         {64, 192}, {128, 192}};
+
 constexpr std::optional<ProductTile> product_tile(std::int64_t tile_size) {
-  switch (tile_size) {
-    case 0: return ProductTile{128, 128};
-    case 1: return ProductTile{128, 64};
-    case 2: return ProductTile{128, 32};
-    case 3: return ProductTile{256, 128};
-    case 4: return ProductTile{256, 64};
-    case 5: return ProductTile{64, 64};
-    case 6: return ProductTile{128, 256};
-    case 7: return ProductTile{64, 128};
-    case 8: return ProductTile{64, 32};
-    case 9: return ProductTile{64, 256};
-    case 16: return ProductTile{256, 32};
-    case 18: return ProductTile{64, 192};
-    case 19: return ProductTile{128, 192};
-    default: return std::nullopt;
-  }
+  if (tile_size < 0 || tile_size >= std::int64_t(std::size(product_tiles)) || product_tiles[tile_size].rows == 0) return std::nullopt;
+  return product_tiles[tile_size];
 }
 
 constexpr std::uint32_t units_of_an_h200 = 132;
@@ -41,8 +34,6 @@ constexpr std::int64_t clusters_at_once(std::int64_t blocks) {
   constexpr std::int64_t seen[] = {0, 132, 66, 39, 30, 22, 17, 15, 15};
   return blocks > 0 && blocks <= 8 ? seen[blocks] : 0;
 }
-
-constexpr std::int64_t ceiling(std::int64_t n, std::int64_t of) { return (n + of - 1) / of; }
 
 // Into how many pieces each of `tiles` is cut where `room` blocks fit at once and `whole_rounds` come before. A tile's sum has `steps`.
 constexpr std::int64_t pieces_of_a_tile(std::int64_t tiles, std::int64_t room, std::int64_t whole_rounds, std::int64_t steps, bool single) {
@@ -59,8 +50,8 @@ constexpr std::int64_t pieces_of_a_tile(std::int64_t tiles, std::int64_t room, s
   }
   if (whole_rounds == 0) return steps >= 31 * most ? most : power_of_two(most, 18);
   if (steps >= 45) {
-    const std::int64_t each = std::max<std::int64_t>(ceiling(steps, most), 4);
-    return ceiling(steps, each);
+    const std::int64_t each = std::max<std::int64_t>(ceil_div(steps, most), 4);
+    return ceil_div(steps, each);
   }
   if (steps >= 36 && most <= 3) return most;
   return power_of_two(std::min<std::int64_t>(most, 4), steps >= 27 ? 6 : 9);
@@ -75,15 +66,14 @@ constexpr TiledProduct tiled_product(const ConvolutionShape& s, const EngineChoi
   const auto places = [](Sizes tensor) { return tensor[0] * product_of(tensor.subspan(first_place)); };
   const std::int64_t taps = product_of(s.filter.subspan(first_place)), from = s.filter[1], to = s.filter[0], depth = 32 << c.tile_k;
   const auto cut = [&](std::int64_t rows, std::int64_t columns, std::int64_t steps) {
-    const std::int64_t down = ceiling(ceiling(rows, tile.rows), c.cluster_m) * c.cluster_m;
-    return TiledProduct{down * ceiling(columns, c.cluster_n) * c.cluster_n, steps};
+    return TiledProduct{round_up(ceil_div(rows, tile.rows), c.cluster_m) * round_up(columns, c.cluster_n), steps};
   };
   switch (s.pass) {
-    case ConvolutionPass::forward: return cut(places(s.output), ceiling(to, tile.columns), taps * ceiling(from, depth));
-    case ConvolutionPass::data: return cut(places(s.input), ceiling(from, tile.columns), taps * ceiling(to, depth));
+    case ConvolutionPass::forward: return cut(places(s.output), ceil_div(to, tile.columns), taps * ceil_div(from, depth));
+    case ConvolutionPass::data: return cut(places(s.input), ceil_div(from, tile.columns), taps * ceil_div(to, depth));
     case ConvolutionPass::weight: break;
   }
-  return cut(to, taps * ceiling(from, tile.columns), ceiling(places(s.output), depth));
+  return cut(to, taps * ceil_div(from, tile.columns), ceil_div(places(s.output), depth));
 }
 
 // How many sums cuDNN says without a card, besides copies of tensors; nothing where it is not these alone.

@@ -45,6 +45,7 @@ enum Type {  // types of descriptors
 };
 
 enum Attribute {
+  convolution_dilations = 102,
   search_graph = 201,
   search_results = 202,
   search_card = 204,
@@ -57,7 +58,6 @@ enum Attribute {
   plan_card = 407,
   knob_type = 600,
   knob_value = 601,
-  convolution_dilations = 102,
   forward_how = 702,
   forward_filter = 703,
   forward_input = 704,
