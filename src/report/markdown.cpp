@@ -53,6 +53,10 @@ struct Markdown {
   void table(const Table& t, int depth) {
     heading(depth, t.title);
     const Worded w = worded(t, 0);
+    if (w.header.empty()) {
+      out += nothing_to_show(t) + "\n\n";
+      return;
+    }
     row(w.header);
     out += "|";
     for (bool right : w.right) out += right ? "---:|" : "---|";

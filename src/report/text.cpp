@@ -87,6 +87,7 @@ struct Text {
       if (!t.title.empty()) line(title, bold);
     if (t.rows.empty()) return line("  (none)");
     Worded w = worded(t, bar_width);
+    if (w.header.empty()) return line("  " + nothing_to_show(t));
     std::vector<int> width = widths_of(w);
     std::string same;
     if (!fold(w, width)) w = worded(t, 0), width = widths_of(w);  // bars give way first

@@ -93,6 +93,8 @@ Worded worded(const Table& t, int bar_columns) {
   return w;
 }
 
+std::string nothing_to_show(const Table& t) { return fmt::format("({} without a value to show)", counted(t.rows.size(), "row")); }
+
 std::string sparkline(const std::vector<std::pair<double, double>>& points, bool log) {
   constexpr std::array<std::string_view, 8> levels = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
   const auto height = [&](double y) { return log ? std::log(std::max(y, 1e-300)) : y; };

@@ -18,6 +18,7 @@ struct Worded {
   std::vector<std::vector<std::string>> rows;
 };
 Worded worded(const Table&, int bar_columns);
+std::string nothing_to_show(const Table&);  // what is said of rows whose every column is a detail or empty
 
 std::string bar(double share, int columns);  // share 1 is a full bar
 std::string sparkline(const std::vector<std::pair<double, double>>& points, bool log);

@@ -256,5 +256,21 @@ TEST(Render, AnEmptyTableAndBrokenBytesDoNotBreakAPrinter) {
   EXPECT_FALSE(format_named("xml"));
 }
 
+TEST(Render, RowsWithoutAColumnToShowAreCounted) {
+  Table details{"rows", "Rows", {{"why", Unit::none, Show::detail}}, {}}, empty{"rows", "Rows", {{"why"}}, {}},
+      bare{"rows", "Rows", {}, {}};
+  details.add({std::string("a reason")});
+  empty.add({std::string()});
+  bare.rows.resize(1);
+  for (const Table& t : {details, empty, bare}) {
+    Record r;
+    r.add(Part{t});
+    EXPECT_EQ(render(r, Format::text), "Rows\n  (1 row without a value to show)\n");
+    EXPECT_EQ(render_text(r, {.columns = 40}), "Rows\n  (1 row without a value to show)\n");
+    EXPECT_EQ(render(r, Format::markdown), "## Rows\n\n(1 row without a value to show)\n");
+    for (const auto& name : format_names()) EXPECT_FALSE(render(r, *format_named(name)).empty()) << name;
+  }
+}
+
 }  // namespace
 }  // namespace headroom

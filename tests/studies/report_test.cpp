@@ -275,6 +275,12 @@ TEST(Report, AFileThatIsNoneIsRefusedInOneLine) {
   EXPECT_THROW(runs_from_file("/no/such/file.json"), Error);
 }
 
+TEST(Report, RowsThatAreAllAlikeAreATable) {
+  const Record r = report_of({run_from_text(R"({"rows": [{"ms": 1.5}, {"ms": 1.5}, {"ms": 1.5}]})", "x.json")}, nullptr);
+  const std::string text = render(r, Format::text);
+  EXPECT_NE(text.find("   ms\n  1.5\n  1.5\n  1.5\n"), std::string::npos) << text;
+}
+
 TEST(Report, CsvIsReadAsItIsWritten) {
   const ReportRun run = run_from_text("name,x,y\r\n\"a, \"\"b\"\"\nc\",1,2.5\n,,oom\n", "x.csv");
   ASSERT_EQ(run.rows().size(), 2u);

@@ -136,6 +136,7 @@ std::string in_every_row(const std::string& column, const Value& v) {
 std::string fold_columns(Table& t) {
   std::vector<std::string> same;
   if (t.rows.size() < 3) return "";
+  if (std::all_of(t.rows.begin(), t.rows.end(), [&](const auto& row) { return row == t.rows[0]; })) return "";  // a table needs a column
   for (std::size_t c = 0; c < t.columns.size(); ++c) {
     if (!std::all_of(t.rows.begin(), t.rows.end(), [&](const auto& row) { return row[c] == t.rows[0][c]; })) continue;
     if (t.columns[c].name == "status") continue;
