@@ -97,8 +97,8 @@ RunCommand compare(CLI::App& app, Common& common) {
       add_again(b, results, id_b, [&](std::int64_t id) { return id_a < id_b ? id > id_a : id < id_a; });
     }
     check(studies::of_one_kind(a.command, b.command), Code::bad_argument,
-          "{} is of headroom {} and {} of headroom {}, which have nothing to compare; headroom results lists the runs", a.name, a.command,
-          b.name, b.command);
+          "{} is of headroom {} and {} of headroom {}, which have nothing to compare; headroom results lists the runs", a.name,
+          studies::kind_of(a.command), b.name, studies::kind_of(b.command));
     const auto result = studies::compare_runs(a, b, asked->tolerance);
     if (const auto& kernels = beside.kernels) {
       Record record = studies::kernels_record(*kernels);

@@ -238,10 +238,18 @@ Record section(const ReportRun& run) {
 
 }  // namespace
 
+std::string kind_of(const std::string& command) {
+  const auto space = command.find(' ');
+  const std::string kind = space == std::string::npos ? command : command.substr(space + 1, command.find(' ', space + 1) - space - 1);
+  for (const char* of_any : {"results", "compare", "report", "bench"})
+    if (kind == of_any) return "";
+  return kind;
+}
+
 bool of_one_kind(const std::string& a, const std::string& b) {
-  const auto known = [](const std::string& command) { return !command.empty() && command.find(' ') == std::string::npos; };
-  const auto of_programs = [](const std::string& command) { return command == "forecast" || command == "profile"; };
-  return !known(a) || !known(b) || a == b || (of_programs(a) && of_programs(b));
+  const std::string of_a = kind_of(a), of_b = kind_of(b);
+  const auto of_programs = [](const std::string& kind) { return kind == "forecast" || kind == "profile"; };
+  return of_a.empty() || of_b.empty() || of_a == of_b || (of_programs(of_a) && of_programs(of_b));
 }
 
 ComparedRun compared(const ReportRun& run) {

@@ -15,6 +15,8 @@ Record report_of(const std::vector<ReportRun>&, const Results* store);
 
 // What a comparison of two runs compares: their rows, or for a profile the times of the step and of each phase, module and kernel.
 ComparedRun compared(const ReportRun&);
+// The kind of a run's rows: a run of the store names its command, a file all words that were typed. Empty: of no one kind, or not known.
+std::string kind_of(const std::string& command);
 // Whether rows of these two commands are of one kind: rows of "attention" and "train" are not, those of a forecast and of a profile are.
 bool of_one_kind(const std::string& command_a, const std::string& command_b);
 
