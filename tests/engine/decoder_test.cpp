@@ -48,6 +48,33 @@ TEST(Decoder, HasThePublishedParameters) {
   EXPECT_NEAR(active("gpt-oss-120b"), 5.1, 0.7);
 }
 
+// As their makers call them on the hub.
+TEST(Decoder, IsFoundByItsNamesOnTheHub) {
+  constexpr std::pair<const char*, const char*> names[] = {
+      {"meta-llama/Meta-Llama-3-8B-Instruct", "Llama-3-8B"},
+      {"meta-llama/Llama-2-7b-chat-hf", "Llama-2-7b"},
+      {"mistralai/Mistral-7B-Instruct-v0.3", "Mistral-7B-v0.3"},
+      {"mistralai/Mixtral-8x7B-v0.1", "Mixtral-8x7B"},
+      {"mistralai/Mixtral-8x22B-Instruct-v0.1", "Mixtral-8x22B"},
+      {"mistralai/Mistral-Nemo-Instruct-2407", "Mistral-Nemo"},
+      {"microsoft/Phi-3-mini-4k-instruct", "Phi-3-mini"},
+      {"allenai/OLMo-2-1124-7B-Instruct", "OLMo-2-7B"},
+      {"TinyLlama/TinyLlama-1.1B-Chat-v1.0", "TinyLlama-1.1B"},
+      {"meta-llama/Llama-4-Scout-17B-16E-Instruct", "Llama-4-Scout"},
+      {"stabilityai/stablelm-3b-4e1t", "stablelm-3b"},
+      {"deepseek-ai/DeepSeek-R1", "DeepSeek-V3"},
+      {"google/gemma-3-27b-it", "gemma-3-27b"},
+      {"openai-community/gpt2", "gpt2"},
+  };
+  for (const auto& [hub, name] : names) {
+    const Published* p = published_model(hub);
+    ASSERT_NE(p, nullptr) << hub;
+    EXPECT_EQ(p->name, name) << hub;
+  }
+  for (const char* other : {"", "-", "instruct", "gpt2-items", "Phi-3-mini-128k-instruct", "Mistral-7B-Instruct-v0.9", "basellama-2-7b"})
+    EXPECT_EQ(published_model(other), nullptr) << other;
+}
+
 TEST(Decoder, WhatIsDenseIsTrainedTheRestSaysWhyNot) {
   for (const char* trained : {"Llama-2-7b", "Mistral-Nemo", "Qwen2.5-7B", "Qwen3-8B", "Phi-3-medium", "phi-4"}) {
     EXPECT_TRUE(model_published(trained).trained()) << trained;

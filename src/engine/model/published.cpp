@@ -108,6 +108,15 @@ constexpr Published all[] = {
      R"({"model_type":"gemma3","architectures":["Gemma3ForConditionalGeneration"],"mm_tokens_per_image":256,
       "text_config":{"hidden_size":2560,"intermediate_size":10240,"model_type":"gemma3_text","num_hidden_layers":34,
       "rope_scaling":{"factor":8.0,"rope_type":"linear"},"sliding_window":1024},"vision_config":{"hidden_size":1152}})"},
+    {"gemma-3-12b", 11766034176,
+     R"({"model_type":"gemma3","architectures":["Gemma3ForConditionalGeneration"],"mm_tokens_per_image":256,
+      "text_config":{"hidden_size":3840,"intermediate_size":15360,"model_type":"gemma3_text","num_attention_heads":16,"num_hidden_layers":48,
+      "num_key_value_heads":8,"rope_scaling":{"factor":8.0,"rope_type":"linear"},"sliding_window":1024},"vision_config":{"hidden_size":1152}})"},
+    {"gemma-3-27b", 27009346304,
+     R"({"model_type":"gemma3","architectures":["Gemma3ForConditionalGeneration"],"mm_tokens_per_image":256,
+      "text_config":{"head_dim":128,"hidden_size":5376,"intermediate_size":21504,"model_type":"gemma3_text","num_attention_heads":32,
+      "num_hidden_layers":62,"num_key_value_heads":16,"query_pre_attn_scalar":168,"rope_scaling":{"factor":8.0,"rope_type":"linear"},
+      "sliding_window":1024},"vision_config":{"hidden_size":1152}})"},
     {"Phi-3-mini", 3821079552,
      R"({"model_type":"phi3","vocab_size":32064,"hidden_size":3072,"intermediate_size":8192,"num_hidden_layers":32,
       "num_attention_heads":32,"num_key_value_heads":32,"sliding_window":2047,"max_position_embeddings":4096})"},
@@ -284,18 +293,38 @@ constexpr Published all[] = {
       "num_attention_heads":40,"num_key_value_heads":8,"head_dim":128,"max_position_embeddings":40960})"},
 };
 
-// "meta-llama/Meta-Llama-3.1-8B-Instruct" and "llama_3.1_8b" are one name: the organisation, the tuning and the marks are left out.
+// What is the same model under another name, as its makers call it on the hub.
+constexpr std::pair<std::string_view, std::string_view> also_called[] = {
+    {"Mixtral-8x7B-v0.1", "Mixtral-8x7B"},
+    {"Mixtral-8x22B-v0.1", "Mixtral-8x22B"},
+    {"Mistral-Nemo-2407", "Mistral-Nemo"},
+    {"Phi-3-mini-4k", "Phi-3-mini"},
+    {"Phi-3-medium-4k", "Phi-3-medium"},
+    {"OLMo-2-0425-1B", "OLMo-2-1B"},
+    {"OLMo-2-1124-7B", "OLMo-2-7B"},
+    {"OLMo-2-0325-32B", "OLMo-2-32B"},
+    {"TinyLlama-1.1B-v1.0", "TinyLlama-1.1B"},
+    {"Llama-4-Scout-17B-16E", "Llama-4-Scout"},
+    {"Llama-4-Maverick-17B-128E", "Llama-4-Maverick"},
+    {"stablelm-3b-4e1t", "stablelm-3b"},
+    {"DeepSeek-V3-0324", "DeepSeek-V3"},
+    {"DeepSeek-R1", "DeepSeek-V3"},
+};
+
+// "meta-llama/Meta-Llama-3.1-8B-Instruct" and "llama_3.1_8b" are one name: the organisation, words of tuning and the marks are left out.
 std::string plain(std::string_view typed) {
   typed = typed.substr(typed.rfind('/') == std::string_view::npos ? 0 : typed.rfind('/') + 1);
-  std::string name;
+  std::string name = "-";
   for (const char c : typed) name += c == '_' || c == ' ' ? '-' : char(std::tolower(static_cast<unsigned char>(c)));
-  if (name.starts_with("meta-")) name.erase(0, 5);
-  constexpr std::array<std::string_view, 6> tunings{"-instruct", "-chat", "-base", "-hf", "-it", "-pt"};
-  for (bool again = true; again;) {
-    again = false;
-    for (const std::string_view tuning : tunings)
-      if (name.ends_with(tuning)) name.erase(name.size() - tuning.size()), again = true;
-  }
+  if (name.starts_with("-meta-")) name.erase(0, 5);
+  for (const std::string_view word : {"-instruct", "-chat", "-base", "-hf", "-it", "-pt"})  // as in Mistral-7B-Instruct-v0.1, too
+    for (std::size_t at = 0; (at = name.find(word, at)) != std::string::npos;) {
+      const std::size_t end = at + word.size();
+      if (end == name.size() || name[end] == '-')
+        name.erase(at, word.size());
+      else
+        at = end;
+    }
   std::erase(name, '-');
   return name;
 }
@@ -306,6 +335,8 @@ std::span<const Published> published_models() { return all; }
 
 const Published* published_model(std::string_view typed) {
   std::string wanted = plain(typed);
+  for (const auto& [other, name] : also_called)
+    if (plain(other) == wanted) wanted = plain(name);
   const auto named = [&](const auto& name_of) {
     const auto* found = std::find_if(std::begin(all), std::end(all), [&](const Published& p) { return name_of(p) == wanted; });
     return wanted.empty() || found == std::end(all) ? nullptr : found;

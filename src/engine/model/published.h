@@ -14,7 +14,7 @@ struct Published {
 };
 
 std::span<const Published> published_models();
-// In any case, with or without the organisation before it and -Instruct after it; null: there is none of that name.
+// In any case, with or without the organisation before it and -Instruct in it, and by other names of the hub; null: there is none of that name.
 const Published* published_model(std::string_view typed);
 
 }  // namespace headroom::engine
