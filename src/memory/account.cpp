@@ -12,15 +12,24 @@ namespace headroom {
 
 std::string formula_of(const Shape& probe, const Shape& shape, std::size_t element_bytes, std::span<const Symbol> symbols) {
   std::string in_symbols, in_numbers;
+  bool named = false;
   for (int i = 0; i < shape.rank; ++i) {
     std::string word = std::to_string(shape[i]);
     if (probe.rank == shape.rank)
       for (const Symbol& s : symbols)
-        if (s.probe == probe[i] && s.value == shape[i]) word = s.name;
+        if (s.probe == probe[i] && s.value == shape[i]) word = s.name, named = true;
     if (shape[i] != 1 || word != "1") in_symbols += word + "·";
     in_numbers += fmt::format("{}·", shape[i]);
   }
-  return fmt::format("{}{} = {}{}", in_symbols, element_bytes, in_numbers, element_bytes);
+  const std::string numbers = fmt::format("{}{}", in_numbers, element_bytes);
+  return named ? fmt::format("{}{} = {}", in_symbols, element_bytes, numbers) : numbers;
+}
+
+std::string formula_of_several(std::size_t count, const std::string& of_one) {
+  if (count < 2) return of_one;
+  const auto equals = of_one.find(" = ");
+  if (equals == std::string::npos) return fmt::format("{} × {}", count, of_one);
+  return fmt::format("{0} × {1} = {0} × {2}", count, of_one.substr(0, equals), of_one.substr(equals + 3));
 }
 
 std::vector<Component> blocks_together(const std::vector<Component>& all) {
@@ -43,8 +52,7 @@ std::vector<Component> blocks_together(const std::vector<Component>& all) {
     sum.share += c.share;
     sum.count += c.count;
   }
-  for (Component& c : out)
-    if (c.count > 1) c.formula = fmt::format("{} × {}", c.count, c.formula);
+  for (Component& c : out) c.formula = formula_of_several(std::size_t(c.count), c.formula);
   return out;
 }
 

@@ -17,7 +17,7 @@ struct Component {
   std::string name, shape, dtype;
   std::uint64_t bytes = 0;  // its elements' bytes
   std::uint64_t taken = 0;  // with the allocator's rounding
-  std::string formula;      // in symbols and in numbers
+  std::string formula;      // in symbols and in numbers; in numbers alone where no size has a name
   std::string phase;
   bool at_peak = false;
   double share = 0;  // share of the peak; 0 if it is not allocated then
@@ -50,6 +50,7 @@ struct Symbol {
   std::int64_t probe, value;
 };
 std::string formula_of(const Shape& probe, const Shape& shape, std::size_t element_bytes, std::span<const Symbol>);
+std::string formula_of_several(std::size_t count, const std::string& of_one);  // of equal tensors: "2 × B·N·4 = 2 × 8·64·4"
 
 // Components that differ only in their block ("block 3 q", "block 4 q") become one.
 std::vector<Component> blocks_together(const std::vector<Component>&);

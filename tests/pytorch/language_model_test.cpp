@@ -222,7 +222,7 @@ TEST(PyTorchLanguageModel, ComponentsAddUpToThePeakAndAdamsTemporaryIsAChoice) {
     if (c.name == "q weight" && c.phase == "parameter") q_weight = c.formula;
   }
   EXPECT_EQ(at_peak, a.train_peak_bytes);
-  EXPECT_EQ(q_weight, "3 × H·D·W·4 = 384·256·4");
+  EXPECT_EQ(q_weight, "3 × H·D·W·4 = 3 × 384·256·4");
   LanguageModel fused = m;
   fused.adam = Adam::fused;
   EXPECT_LT(account(fused, 32ull << 20).train_peak_bytes, a.train_peak_bytes);

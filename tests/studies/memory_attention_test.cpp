@@ -106,8 +106,9 @@ TEST(MemoryAttention, ComponentsFormulasAndTimelineAddUp) {
     for (const Component& c : a.components) {
       if (c.at_peak) at_peak += c.taken;
       share += c.share;
-      std::uint64_t product = 1;  // the numbers behind the equals sign
-      const std::string numbers = c.formula.substr(c.formula.find("= ") + 2) + "·";
+      std::uint64_t product = 1;  // the numbers behind the equals sign; those alone where no size has a name
+      const auto equals = c.formula.find("= ");
+      const std::string numbers = (equals == std::string::npos ? c.formula : c.formula.substr(equals + 2)) + "·";
       for (std::size_t from = 0, dot; (dot = numbers.find("·", from)) != std::string::npos; from = dot + std::string("·").size())
         product *= std::stoull(numbers.substr(from, dot - from));
       EXPECT_EQ(product, c.bytes) << c.name << " " << c.formula;

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/efficiency.h"
+#include "engine/model/models.h"
 #include "report/render.h"
 #include "studies/memory/attention.h"
 #include "studies/memory/model.h"
@@ -291,18 +292,34 @@ TEST(MemoryModel, FormulasGiveTheNumbersBesideThem) {
     }
     return all;
   };
+  const auto of_all = [&](const std::string& words) {  // "24 × 2F·W·4"
+    const auto times = words.find(" × ");
+    return times == std::string::npos ? product(words) : std::stod(words) * product(words.substr(times + 4));
+  };
   int named = 0;
   const auto all = json_of(memory_model(m));
   for (const auto& row : all["rows"][0]["components"]) {
-    std::string formula = row["formula"];
-    if (const auto times = formula.find(" × "); times != std::string::npos) formula.erase(0, times + 4);
+    const std::string formula = row["formula"];
     const auto equals = formula.find(" = ");
-    const std::string names = formula.substr(0, equals), numbers = formula.substr(equals + 3);
-    if (names.starts_with("C·")) continue;  // the rows of logits at once are the head's to choose
-    EXPECT_EQ(product(names), product(numbers)) << row["name"] << " " << formula;
-    named += names != numbers;
+    const std::string numbers = equals == std::string::npos ? formula : formula.substr(equals + 3);
+    const double rounding = 256 * row["tensors"].get<double>();  // of the arena
+    EXPECT_LE(of_all(numbers), row["bytes"].get<double>()) << row["name"] << " " << formula;
+    EXPECT_GT(of_all(numbers) + rounding, row["bytes"].get<double>()) << row["name"] << " " << formula;
+    if (equals == std::string::npos || formula.starts_with("C·")) continue;  // the rows of logits at once are the head's to choose
+    EXPECT_EQ(of_all(formula.substr(0, equals)), of_all(numbers)) << row["name"] << " " << formula;
+    ++named;
   }
   EXPECT_GT(named, 20);
+
+  m.model = engine::model_described("llama-3.1-8b");  // scaled positions change no dimension
+  m.batches = {1};
+  const auto llama = json_of(memory_model(m));
+  const auto& first = llama["rows"][0]["components"][0];
+  EXPECT_EQ(first["formula"], "64 × 2F·W·4 = 64 × 28672·4096·4") << first["name"];
+  m.model = engine::model_described("gemma-2-2b");  // its layers are not alike
+  const auto gemma = json_of(memory_model(m));
+  EXPECT_EQ(gemma["rows"][0]["components"][0]["formula"], "52 × 18432·2304·4");
+  for (const auto& note : gemma["notes"]) EXPECT_EQ(note.get<std::string>().find("W width"), std::string::npos) << note;
 }
 
 TEST(MemoryModel, ScalesAndFitsAsTheStepThatWasAsked) {

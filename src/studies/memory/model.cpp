@@ -68,6 +68,15 @@ Case case_of(const ModelMemory& s, const Recipe& r, bool keep_found) {
   return c;
 }
 
+// The sizes that name the dimensions of a model's tensors. Nothing where layers may have sizes of their own: formulas are numbers alone.
+std::optional<engine::PlainModel> named_sizes(engine::Decoder d) {
+  for (engine::DecoderLayer& layer : d.layers) {  // how positions are scaled changes no dimension
+    const rope::Positions turned = layer.attention.turned;
+    layer.attention.turned = {.theta = turned.theta, .dim = turned.dim};
+  }
+  return plain_of(d);
+}
+
 // The same model with sizes that are all different, so that a tensor's formula can be read off its dimensions.
 Recipe probe_of(Recipe r, engine::PlainModel m) {
   m.vocab = 1009;
@@ -130,7 +139,7 @@ Key key_of(const Entry& e) { return {e.phase, e.name.text, e.dtype}; }
 Table components(const Case& c, const ModelMemory& s) {
   std::map<Key, Shape> probe;
   std::vector<Symbol> symbols;
-  if (const auto sizes = plain_of(c.recipe.model)) {  // others may have sizes of their own in every layer: numbers alone
+  if (const auto sizes = named_sizes(c.recipe.model)) {
     const Recipe other = probe_of(c.recipe, *sizes);
     symbols = symbols_of(other, c.recipe, s.device);
     const Forecast shapes = engine::forecast(other, s.device, s.workers);
@@ -140,13 +149,13 @@ Table components(const Case& c, const ModelMemory& s) {
   auto groups = standing_by_name(c.step);
   std::stable_sort(groups.begin(), groups.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
   for (const Standing& g : groups) {
-    const std::string formula = formula_of(probe[key_of(g.first)], g.first.shape, size_of(g.first.dtype), symbols);
+    const std::string of_one = formula_of(probe[key_of(g.first)], g.first.shape, size_of(g.first.dtype), symbols);
     rows.push_back({.name = g.first.name.text,
                     .shape = shape_text(g.first.shape),
                     .dtype = std::string(name_of(g.first.dtype)),
                     .tensors = g.count,
                     .bytes = g.bytes,
-                    .formula = g.count > 1 ? fmt::format("{} × {}", g.count, formula) : formula,
+                    .formula = formula_of_several(std::size_t(g.count), of_one),
                     .phase = std::string(name_of(g.first.phase)),
                     .at_peak_bytes = g.at_peak,
                     .share = double(g.at_peak) / double(c.step.peak_bytes)});
@@ -340,11 +349,14 @@ Outcome memory_of_steps(const ModelMemory& s) {
       r.add(Part{Note{"unexplained is the growth of this process's memory beyond the arena: libraries' buffers, threads' stacks."}});
   }
   const Case& last = cases.back();  // the account in full is of the largest case
-  r.add(Part{Note{fmt::format(
-      "In full: batch {}, len {}, {}, keep {}. B batch, N len, W width, F ffn, V vocabulary, H heads, K key heads, D head dimension, "
-      "C rows of logits at once{}.",
-      last.recipe.batch, last.recipe.len, name_of(last.recipe.precision), WordsOf<Keeping>::to(last.recipe.kept_as()),
-      ranks.split_tokens ? ", R ranks" : "")}});
+  const std::string symbols = !named_sizes(last.recipe.model)
+                                  ? ""
+                                  : fmt::format(
+                                        " B batch, N len, W width, F ffn, V vocabulary, H heads, K key heads, D head dimension, "
+                                        "C rows of logits at once{}.",
+                                        ranks.split_tokens ? ", R ranks" : "");
+  r.add(Part{Note{fmt::format("In full: batch {}, len {}, {}, keep {}.{}", last.recipe.batch, last.recipe.len,
+                              name_of(last.recipe.precision), WordsOf<Keeping>::to(last.recipe.kept_as()), symbols)}});
   Table full = rows.within.back()[0];
   full.name = "largest";
   r.add(Part{full}).add(Part{phases(last)}).add(Part{live_bytes_chart(last.step, room.for_peak())});
