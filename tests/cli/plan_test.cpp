@@ -5,6 +5,8 @@
 #include <regex>
 #include <set>
 
+#include "base/text.h"
+#include "gpu/device.h"
 #include "tests/cli/model_program.h"
 
 namespace headroom {
@@ -29,6 +31,24 @@ TEST_F(ModelProgram, ThePlanOfAModelThatFitsIsFastestFirst) {
   EXPECT_EQ(answer_in_a_line.find("Does not fit on NVIDIA H200: it needs "), 0u) << answer_in_a_line;
   EXPECT_EQ(j["answer"].get<std::string>().find("Fits on NVIDIA H200: "), 0u) << j["answer"];
   EXPECT_NE(run("plan --help").out.find("Settings are ordered by ms, "), std::string::npos);
+}
+
+// A plan is asked with the batch of all GPUs, an account and a run with that of each; help says whose it is.
+TEST_F(ModelProgram, HelpSaysWhoseBatchItIs) {
+  const std::string sizes = " --model small --len 256 --device h100 --gpus 2 --precision bf16 ";
+  const Json plan = answer("plan --batch 4 --keep everything --attention flash" + sizes);
+  const Json& row = plan["rows"][0];
+  ASSERT_EQ(row["micro_batches"], 1);
+  const Json account =
+      answer(fmt::format("memory model --batch 2 --shard {} --masters {} --gradients {} --update {}", row["sharding"].get<std::string>(),
+                         row["masters"].get<std::string>(), row["gradients"].get<std::string>(), row["update"].get<std::string>()) +
+             sizes);
+  EXPECT_EQ(account["rows"][0]["needed_bytes"], row["needed_bytes"]);
+  const auto help = [&](const std::string& command) { return std::regex_replace(run(command + " --help").out, std::regex("\\s+"), " "); };
+  EXPECT_NE(help("plan").find("Sequences of a step, of all GPUs together"), std::string::npos);
+  EXPECT_NE(help("memory model").find("Sequences; of each GPU where there are several"), std::string::npos);
+  EXPECT_NE(help("step").find("Sequences; of each rank where there are several"), std::string::npos);
+  EXPECT_NE(help("train").find("Sequences of a micro-batch; of each rank where there are several"), std::string::npos);
 }
 
 TEST_F(ModelProgram, ASizeAloneNamesTheModelsOfThatSize) {

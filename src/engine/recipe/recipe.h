@@ -56,7 +56,9 @@ struct Recipe : Levers {
 };
 
 void describe(Of<Recipe> auto& r, auto&& f) {
-  f(r.batch, {.name = "batch", .about = "Sequences of a micro-batch", .allowed = {1, 1 << 30}});
+  f(r.batch, {.name = "batch",
+              .about = "Sequences of a micro-batch; of each rank where there are several, of all with --split-tokens",
+              .allowed = {1, 1 << 30}});
   f(r.len, {.name = "len", .about = "Tokens of a sequence", .allowed = {1, 1 << 30}});
   f(r.micro_batches, {.name = "micro_batches", .about = "Micro-batches whose gradients add up to a step", .allowed = {1, 4096}});
   describe(r.levers(), f);

@@ -39,7 +39,9 @@ struct ModelMemory {
 };
 // What every account of a model is asked about: ours, PyTorch's, in training or inference.
 void describe_cases(Of<ModelMemory> auto& m, auto&& f) {
-  f(m.batches, {.name = "batch", .about = "Sequences", .allowed = {1, 1 << 30}});
+  f(m.batches, {.name = "batch",
+                .about = "Sequences; of each GPU where there are several, of all with --split-tokens and in inference",
+                .allowed = {1, 1 << 30}});
   f(m.lens, {.name = "len", .about = "Tokens of a sequence", .allowed = {1, 1 << 30}});
   f(m.memory_bytes, memory_limit);
 }

@@ -34,7 +34,8 @@ struct StepTime {
 
 void describe(Of<StepTime> auto& s, auto&& f) {
   f(s.models, {.name = "models"});
-  f(s.batch, {.name = "batch", .about = "Sequences", .allowed = {1, 1 << 30}});
+  f(s.batch,
+    {.name = "batch", .about = "Sequences; of each rank where there are several, of all with --split-tokens", .allowed = {1, 1 << 30}});
   f(s.lens, {.name = "len", .about = "Tokens of a sequence", .allowed = {1, 1 << 30}});
   f(s.documents, {.name = "documents",
                   .about = "Lengths of documents, packed into each row in place of --len; attention stays within each",
