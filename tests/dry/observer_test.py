@@ -122,6 +122,23 @@ class Observer(unittest.TestCase):
         self.assertTrue(lines[1].startswith("mark note|the observer could not begin with torch: "), lines)
         self.assertEqual(lines[2], "goes on")
 
+    def test_a_tensor_without_memory_is_not_asked_for_its_address(self):
+        code = textwrap.dedent("""
+            from headroom_dry.floats import Floats
+            class Fake:  # as a FakeTensor of PyTorch's
+                requires_grad, dtype = False, type("", (), {"is_floating_point": True})
+                def __init__(self, n): self.n = n
+                def numel(self): return self.n
+                def data_ptr(self): print("was asked"); return 0
+                def storage_offset(self): return 0
+                def element_size(self): return 4
+            class Plain(Fake): pass
+            floats = Floats()
+            floats.plain = {Plain}
+            print(floats.is_hopeful(Fake(100)), floats.is_out_of_sight(Fake(1 << 19)), floats.is_out_of_sight(Plain(1 << 19)))
+        """)
+        self.assertEqual(self.run_python(code), ["was asked", "False True True"])
+
     def test_pytorchs_own_kernels_are_chosen_where_only_a_card_knows_times(self):
         inductor = self.folder({"torch/__init__.py": "from . import version\n__version__ = '9.0'\n", "torch/version.py": "cuda = None\n",
                                 "torch/_inductor/__init__.py": "", "torch/_inductor/runtime/__init__.py": "",

@@ -14,9 +14,9 @@ class Floats:
     def __init__(self):
         self.floats = set()  # where storage begins that holds known ones, or did
 
-    @staticmethod
-    def begins(t):
-        return t.data_ptr() - t.storage_offset() * t.element_size()
+    def begins(self, t):
+        """None of a tensor without memory (a fake one): PyTorch warns who asks it for an address, and some versions refuse."""
+        return t.data_ptr() - t.storage_offset() * t.element_size() if type(t) in self.plain else None
 
     def is_hopeful(self, t):
         return t.numel() <= FLOATS_LATER and not t.requires_grad and self.begins(t) in self.floats
