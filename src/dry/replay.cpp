@@ -77,8 +77,9 @@ class Elsewhere final : public Segments {
   Addresses addresses_;
 };
 
-// PyTorch takes the free block of a size at the lowest address, or, in newer versions (2.15 does), the one in the oldest segment.
-enum class Prefers : std::uint8_t { lowest, oldest };
+// Which free block of a size PyTorch takes: the one at the lowest address (up to 2.11), the one that was made first (2.12: what is cut off a block at its
+// end goes on as that block, and one that is given back goes on with its neighbours), or the one in the oldest segment (2.13 to 2.15).
+enum class Prefers : std::uint8_t { lowest, made_first, oldest_segment };
 
 // What of the allocator's rules is the version's and the program's.
 struct Rules {
@@ -119,7 +120,7 @@ class CachingAllocator {
       }
       at = segments_.take(bytes);
       if (!at) return 0;
-      blocks_[at] = {bytes, stream, rules_.prefers == Prefers::oldest ? ++segments_so_far_ : 0, is_small, false, true};
+      blocks_[at] = {bytes, stream, rules_.prefers == Prefers::lowest ? 0 : ++made_so_far_, is_small, false, true};
       reserved_ += bytes;
       needs.reserved = std::max(needs.reserved, reserved_);
       step_.reserved = std::max(step_.reserved, reserved_);
@@ -128,6 +129,7 @@ class CachingAllocator {
     if (is_small ? rest >= grain : rest > small && rules_.splits(size)) {
       blocks_[at].bytes = size;
       const auto after = blocks_.insert_or_assign(at + size, CachedBlock{rest, stream, blocks_[at].age, is_small, false, false}).first;
+      if (rules_.prefers == Prefers::made_first) blocks_[at].age = ++made_so_far_;
       free.insert(key(*after));
     }
     CachedBlock& block = blocks_[at];
@@ -159,6 +161,7 @@ class CachingAllocator {
       if (const auto before = std::prev(block); !before->second.taken) {
         free.erase(key(*before));
         before->second.bytes += block->second.bytes;
+        before->second.age = block->second.age;
         blocks_.erase(block);
         block = before;
       }
@@ -190,7 +193,7 @@ class CachingAllocator {
   struct CachedBlock {
     std::uint64_t bytes = 0;
     std::uint32_t stream = 0;
-    std::uint64_t age = 0;                                 // its segment's, where that counts
+    std::uint64_t age = 0;                                 // its own or its segment's, where that counts
     bool is_small = false, taken = false, begins = false;  // begins: a segment
   };
   using Free = std::set<std::tuple<std::uint32_t, std::uint64_t, std::uint64_t, std::uint64_t>>;  // stream, bytes, age, address
@@ -202,7 +205,7 @@ class CachingAllocator {
   std::map<std::uint64_t, CachedBlock> blocks_;
   Free free_[2];
   Needs step_;
-  std::uint64_t limit_, allocated_ = 0, reserved_ = 0, segments_so_far_ = 0;
+  std::uint64_t limit_, allocated_ = 0, reserved_ = 0, made_so_far_ = 0;
   Rules rules_;
 };
 
@@ -315,14 +318,14 @@ std::optional<Spread> spread_of(std::span<const Request> requests, std::uint64_t
   std::optional<Played> first;
   Rules rules;
   for (const std::uint64_t divisions : {1, 2, 4, 8, 16, 32, 64})
-    for (const Prefers prefers : {Prefers::lowest, Prefers::oldest}) {
+    for (const Prefers prefers : {Prefers::lowest, Prefers::made_first, Prefers::oldest_segment}) {
       if (first) break;
       AsTheyWere own;
       rules = {prefers, divisions, max_split};
       first = played(requests, step_ends, own, &own, limit, rules);
     }
   if (!first) return std::nullopt;
-  if (rules.prefers == Prefers::oldest) first->choices = 0;  // addresses decide nothing
+  if (rules.prefers != Prefers::lowest) first->choices = 0;  // addresses decide nothing
   Spread spread;
   spread.run = spread.low = spread.high = first->needs;
   for (const Needs& step : first->steps) spread.steps.push_back({step, step});

@@ -2,7 +2,7 @@
 // the one at the lowest address, and which of them that is, is decided by where the driver put their segments, which is unknown without the
 // card, and a card does not repeat it. So the requests of a run are played through the allocator's rules again, first at the run's own
 // addresses, where every block has to come out where it was, then at others. What they need differs by what addresses alone decide.
-// Newer versions of PyTorch (2.15 does) take the block in the oldest segment instead: where that gives the run's own addresses, nothing differs.
+// Newer versions of PyTorch (from 2.12 on) choose by age instead: where that gives the run's own addresses, nothing differs.
 // Blocks that a card may not ask for (workspaces of products that it computes as they are) are left out in every other layout, all of them or
 // those of some sizes: a card decides by shape. Workspaces that a card may ask for larger are so in a few layouts, by 2 to 16 MiB in turns, because cards were
 // seen to take 1.5 to 16.8 MB more: a little larger they no longer fit what was freed.

@@ -117,6 +117,18 @@ TEST(Replay, WhereTheOldestSegmentIsTakenAddressesDecideNothing) {
   EXPECT_FALSE(spread_of(neither.requests));
 }
 
+// As PyTorch 2.12: a's block is the older one until 8 MiB are cut off its begin, which are a new block, and take the rest in when they are given back.
+TEST(Replay, WhereTheBlockThatWasMadeFirstIsTakenAddressesDecideNothing) {
+  History run;
+  run.segment(a, 20 * mib).take(a, 20 * mib).segment(b, 20 * mib).take(b, 20 * mib).give(a).take(a, 8 * mib).give(a).give(b);
+  run.take(b, 20 * mib).take(a, 20 * mib);
+  const auto spread = spread_of(run.requests);
+  ASSERT_TRUE(spread);
+  EXPECT_EQ(spread->choices, 0);
+  EXPECT_EQ(spread->layouts, 1);
+  EXPECT_EQ(spread->high.reserved, 40 * mib);
+}
+
 // A workspace of 30 MiB, which a card may not ask for, lies between two tensors: without it the second takes no more than the first gave back.
 TEST(Replay, BlocksThatACardMayNotAskForAreLeftOutAtTheLowerEnd) {
   History run;
