@@ -32,6 +32,16 @@ constexpr WorkspaceRange workspace_on_card(const ConvolutionShape& s, const Engi
   return {std::min(r.least, transforms), winograd_likely(s, choice.engine) ? transforms : r.likely, std::max(r.most, transforms)};
 }
 
+// Of a cuDNN that cannot be asked without a card (one before 9.8, which PyTorch 2.4 to 2.7 bring). Of the 519 passes that an H200 was asked for with 9.19
+// (bench/results/h200_scratch_convolutions_2026-11-29.csv) 515 lie in these ranges and 364 take what is likely here; cuDNN's own word is right for 376.
+constexpr WorkspaceRange unasked_workspace(const ConvolutionShape& s, std::uint64_t copies) {
+  constexpr std::uint64_t least_said = 131;  // what cuDNN says where nothing is copied; of a block the replays know that it may be larger
+  const std::uint64_t likely = std::max(copies, least_said), most = likely + 16 * workspace_grain;
+  if (!s.told()) return {0, likely, most};
+  if (s.one_by_one() && !s.channels_innermost && !s.grouped()) return range_of_product(s, {}, true, copies);
+  return {0, likely, winograd_may(s) ? std::max(most, winograd_bytes(s)) : most};
+}
+
 // How far a need may lie outside of what the replays with the least and the most have: where a range is known, one segment.
 constexpr std::uint64_t unsure_bytes(const WorkspaceRange& r) { return std::min(r.most - r.least, 2 * workspace_grain); }
 

@@ -205,6 +205,7 @@ enum class Said : std::uint32_t {
   by_formula,      // a library's function: its workspace is a formula's, fitted to a few shapes that a card was asked about
   by_rule,         // a library's function: its workspace is what a card was seen to take, give or take `bytes`
   by_library,  // a library's function: its workspace is what the library says without a device; on a card it may be `bytes` more or less
+  by_another_version,  // a library's function: its workspace is what another version of the library takes, give or take `bytes`
 };
 
 struct Note {  // the first time, then at counts of 2, 4, 8, …

@@ -35,8 +35,10 @@ struct Backend {
 };
 
 // Published enumerations: kinds of descriptors, and attributes.
-constexpr int config = 3, search = 4, plan = 5, graph = 15, tensor = 18, attention = 41;
-constexpr int search_graph = 201, search_results = 202, plan_config = 401, plan_workspace = 402, graph_operations = 801, tensor_dims = 902;
+constexpr int config = 3, search = 4, plan = 5, forward_convolution = 10, graph = 15, tensor = 18, attention = 41;
+constexpr int search_graph = 201, search_results = 202, plan_config = 401, plan_workspace = 402, graph_operations = 801, tensor_dims = 902,
+              tensor_type = 901, tensor_strides = 903;
+constexpr int forward_filter = 703, forward_input = 704, forward_output = 705;
 constexpr int attention_q = 2800, attention_k = 2801;
 
 TEST(Cudnn, APlanKnowsItsOperationAfterItsPartsAreDestroyed) {
@@ -64,6 +66,41 @@ TEST(Cudnn, APlanKnowsItsOperationAfterItsPartsAreDestroyed) {
   EXPECT_EQ(b.get(p, plan_workspace, 3, 1, &count, &workspace), 0);
   EXPECT_EQ(workspace, 256);  // what attention asks for on an H200
   for (void* d : {g, s, found, p}) EXPECT_EQ(b.destroy(d), 0);
+}
+
+// A plan of a convolution of two images in bf16, 64 channels of 8 x 8, by a filter of 3 x 3.
+std::int64_t workspace_of_convolution(const Backend& b, bool channels_innermost) {
+  constexpr int brain = 9;
+  const std::int64_t images[] = {2, 64, 8, 8}, weights[] = {64, 64, 3, 3};
+  void *const filter = b.made(tensor), *const in = b.made(tensor), *const out = b.made(tensor), *const op = b.made(forward_convolution);
+  for (void* t : {filter, in, out}) {
+    const std::int64_t* const dims = t == filter ? weights : images;
+    const std::int64_t places = dims[2] * dims[3];
+    const std::int64_t plain[] = {dims[1] * places, places, dims[3], 1}, innermost[] = {dims[1] * places, 1, dims[3] * dims[1], dims[1]};
+    EXPECT_EQ(b.set(t, tensor_type, 0, 1, &brain), 0);
+    EXPECT_EQ(b.set(t, tensor_dims, 3, 4, dims), 0);
+    EXPECT_EQ(b.set(t, tensor_strides, 3, 4, channels_innermost ? innermost : plain), 0);
+  }
+  b.part(op, forward_filter, filter);
+  b.part(op, forward_input, in);
+  b.part(op, forward_output, out);
+  void *const g = b.made(graph), *const s = b.made(search), *const found = b.made(config), *const p = b.made(plan);
+  b.part(g, graph_operations, op);
+  b.part(s, search_graph, g);
+  std::int64_t count = 0, workspace = -1;
+  void* results[] = {found};
+  EXPECT_EQ(b.finalize(g) + b.finalize(s) + b.get(s, search_results, 15, 1, &count, results), 0);
+  b.part(p, plan_config, found);
+  EXPECT_EQ(b.finalize(p) + b.get(p, plan_workspace, 3, 1, &count, &workspace), 0);
+  for (void* d : {filter, in, out, op, g, s, found, p}) EXPECT_EQ(b.destroy(d), 0);
+  return workspace;
+}
+
+TEST(Cudnn, WithoutItsLibraryAConvolutionsWorkspaceHasCopiesOfTensorsThatKernelsNeedTurned) {
+  const Backend b;
+  ASSERT_TRUE(b.create && b.destroy && b.set && b.finalize && b.get);
+  EXPECT_EQ(workspace_of_convolution(b, true), 131);
+  EXPECT_EQ(workspace_of_convolution(b, false), 2 * (2 * 2 * 64 * 8 * 8 + 64 * 64 * 3 * 3));
 }
 
 }  // namespace

@@ -181,6 +181,16 @@ TEST_F(ForecastAccount, WhatALibrarySaysWithoutACardMayBeMoreAndIsBounded) {
   EXPECT_EQ(s.cards.at(0).unsure_bytes, std::uint64_t(8 * mebibyte));
 }
 
+TEST_F(ForecastAccount, WhatAnotherVersionOfALibraryTakesIsBoundedToo) {
+  dry::ProgramRecord w = two_steps();
+  w.note(dry::Said::by_another_version, "cuDNN convolutions", std::uint64_t(2 * mebibyte));
+  const ProcessStory s = story(w);
+  ASSERT_EQ(s.functions.size(), 1u);
+  EXPECT_EQ(s.functions[0].what, workspace_of_another_version);
+  EXPECT_FALSE(s.functions[0].may_take_more());
+  EXPECT_EQ(s.cards.at(0).unsure_bytes, std::uint64_t(2 * mebibyte));
+}
+
 // A convolution of 1 x 1 has a workspace here, and on a card perhaps none: "does not fit" must not follow from it.
 TEST_F(ForecastAccount, AWorkspaceThatACardMayNotNeedIsNotInTheLowerEnd) {
   constexpr std::uint64_t mib = 1 << 20, a = 1024 * mib, b = 2048 * mib;

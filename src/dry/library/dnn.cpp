@@ -315,6 +315,12 @@ EngineChoice choice_of(void* config, void* engine) {
 // What a card takes was seen on cards of one kind, with one cuDNN.
 bool cards_were_asked() { return card().sm == 90 && card().units == units_of_an_h200 && cudnn_version() / 100 == 919; }
 
+std::uint64_t bytes_of_copies(const Work& w) {
+  std::uint64_t copies = 0;
+  for (const std::uint64_t bytes : w.turned) copies += bytes;
+  return copies;
+}
+
 std::optional<WorkspaceRange> workspace_of_plan(const Descriptor& made) {
   const auto said = told<std::int64_t>(made.real, plan_workspace, of_sizes);
   if (made.work.convolved.filter.empty() || !said || *said < 0) return std::nullopt;
@@ -325,9 +331,8 @@ std::optional<WorkspaceRange> workspace_of_plan(const Descriptor& made) {
   std::int64_t count = 0;
   if (real_cudnn()->get(config, config_engine, of_descriptors, 1, &count, &engine_of.at) != ok)
     return unknown_workspace(shape, std::uint64_t(*said));
-  std::uint64_t copies = 0;
-  for (const std::uint64_t bytes : made.work.turned) copies += bytes;
-  return workspace_on_card(shape, choice_of(config, engine_of.at), by_tensor_cores(engine_of.at), copies, std::uint64_t(*said));
+  return workspace_on_card(shape, choice_of(config, engine_of.at), by_tensor_cores(engine_of.at), bytes_of_copies(made.work),
+                           std::uint64_t(*said));
 }
 
 // Attention is an operation of its own, or two products (four more when backward) around a softmax.
@@ -444,7 +449,8 @@ int cudnnBackendFinalize(Descriptor* d) {
   if (d->type == engine) d->work = work_of(d->one(engine_graph));
   if (d->type == engine_config) take_from(config_engine);
   if (d->type == plan) take_from(plan_config);
-  if (!d->real && d->type == plan && !d->work.convolved.filter.empty()) d->work.on_card = unknown_workspace(d->work.convolved.shape(), 0);
+  if (!d->real && d->type == plan && !d->work.convolved.filter.empty())
+    d->work.on_card = unasked_workspace(d->work.convolved.shape(), bytes_of_copies(d->work));
   if (!d->real) return ok;
   if (d->type == plan && d->work.attention) return ok;
   const int card = d->type == engine_search ? search_card : d->type == engine ? engine_card : d->type == plan ? plan_card : 0;
@@ -497,11 +503,12 @@ int cudnnBackendGetAttribute(Descriptor* d, int attribute, int type, std::int64_
 }
 int cudnnBackendExecute(const Handle* h, Descriptor* p, const Descriptor* pack) {
   const Work& w = p->work;
-  if (!p->real && !w.workspace_known) {
+  if (!p->real && !w.workspace_known && !w.on_card) {
     note(Said::no_workspace, w.name);
     say("workspace unknown:", w.name);
   }
-  if (w.on_card && !w.on_card->certain()) note(Said::by_library, "cuDNN convolutions", unsure_bytes(*w.on_card));
+  if (w.on_card && !w.on_card->certain())
+    note(p->real ? Said::by_library : Said::by_another_version, "cuDNN convolutions", unsure_bytes(*w.on_card));
   std::int64_t workspace = 0;
   cudnnBackendGetAttribute(p, plan_workspace, 3, 1, nullptr, &workspace);
   const auto at = pack ? pack->all<const void*>(pack_workspace) : std::vector<const void*>{};

@@ -9,6 +9,8 @@ namespace {
 
 constexpr const char* between_phases = "between";
 
+bool of_convolutions(dry::Said said) { return said == dry::Said::by_library || said == dry::Said::by_another_version; }
+
 }  // namespace
 
 PhaseKind kind_of_phase(std::string_view name) {
@@ -100,7 +102,7 @@ void Reading::operator()(const Head&, const dry::Note& n) {
   if (n.said == Said::host_full) return;
   auto& row = functions_[{name, n.said}];
   row.count = std::max(row.count, std::int64_t(n.count));
-  if (n.said == Said::by_rule || n.said == Said::by_library) row.bytes = std::max(row.bytes, n.bytes);
+  if (n.said == Said::by_rule || of_convolutions(n.said)) row.bytes = std::max(row.bytes, n.bytes);
   if (row.line.empty()) row.line = lines_(n.place.stack).line;
 }
 
@@ -205,13 +207,14 @@ ProcessStory Reading::story() {
   std::stable_sort(story_.values.begin(), story_.values.end(), [](const auto& a, const auto& b) { return a.count > b.count; });
   for (auto& [key, row] : functions_) {
     row.function = key.first;
-    row.what = key.second == dry::Said::accepted     ? "only accepted"
-               : key.second == dry::Said::refused    ? "refused"
-               : key.second == dry::Said::by_formula ? workspace_by_a_formula
-               : key.second == dry::Said::by_rule    ? workspace_as_measured
-               : key.second == dry::Said::by_library ? workspace_by_the_library
-                                                     : workspace_taken_as_nothing;
-    if (key.second == dry::Said::by_library && !benchmark_.empty() && !story_.tuned) {  // convolutions, of which cuDNN has several
+    row.what = key.second == dry::Said::accepted             ? "only accepted"
+               : key.second == dry::Said::refused            ? "refused"
+               : key.second == dry::Said::by_formula         ? workspace_by_a_formula
+               : key.second == dry::Said::by_rule            ? workspace_as_measured
+               : key.second == dry::Said::by_library         ? workspace_by_the_library
+               : key.second == dry::Said::by_another_version ? workspace_of_another_version
+                                                             : workspace_taken_as_nothing;
+    if (of_convolutions(key.second) && !benchmark_.empty() && !story_.tuned) {  // convolutions, of which cuDNN has several
       story_.tuned = true;
       story_.said.push_back({"note", benchmark_});
     }
