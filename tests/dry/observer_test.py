@@ -243,6 +243,63 @@ class Observer(unittest.TestCase):
             at += words * 8
         return out, done.stdout.split()
 
+    def phases(self, code):
+        """The phases that the library marks by the frames alone: `made(bytes)` makes a block of the card, `gradients(on)` says whether autograd records."""
+        c10 = os.path.join(tempfile.mkdtemp(dir=self.scratch.name), "libc10.so")
+        source = "namespace c10 { struct GradMode { static bool is_enabled(); }; bool on = true; bool GradMode::is_enabled() { return on; } }\n" \
+                 'extern "C" void gradients(int on) { c10::on = on; }\n'
+        command = [os.environ.get("CXX", "c++"), "-shared", "-fPIC", "-Wl,-soname,libc10.so", "-x", "c++", "-", "-o", c10]
+        subprocess.run(command, input=source, text=True, check=True)
+        torch = self.folder({
+            "torch/nn.py": "class Module:\n    def __call__(self, run):\n        return run(self)\n",
+            "torch/utils/_contextlib.py": "def decorated(run):\n    gradients(0)\n    run()\n    gradients(1)\n",
+            "torch/distributed/fsdp/_state.py": "def _pre_forward(run):\n    run()\n",
+            "torch/_functorch/_aot_autograd/runtime_wrappers.py": "def forward(run):\n    gradients(0)\n    run()\n    gradients(1)\n"})
+        begin = f"""
+            import ctypes, sys, types
+            from headroom_dry import layout, library
+            gradients = ctypes.CDLL({c10!r}).gradients
+            report = getattr(library._all, "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE")
+            report.argtypes = ctypes.c_void_p, ctypes.c_int64, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_uint16
+            def made(bytes):
+                report(1 << 30, bytes, bytes, bytes, 1)
+            def file(name):
+                words = {{"gradients": gradients}}
+                exec(compile(open({torch!r} + "/torch/" + name).read(), {torch!r} + "/torch/" + name, "exec"), words)
+                return types.SimpleNamespace(**words)
+            Module, decorated = file("nn.py").Module, file("utils/_contextlib.py").decorated
+            library.python(ctypes.byref(layout.learn(types.SimpleNamespace(nn=types.SimpleNamespace(Module=Module)))))
+            """
+        entries, said = self.entries(textwrap.dedent(begin) + textwrap.dedent(code))
+        names, out = {}, []
+        for kind, payload in entries:
+            if kind == 1:  # Kind::name
+                number, length = struct.unpack_from("<2I", payload)
+                names[number] = payload[8:8 + length].decode()
+            elif kind == 17 and names[struct.unpack_from("<I", payload)[0]] == "phase":
+                out.append(names.get(struct.unpack_from("<2I", payload)[1], ""))
+        return out
+
+    def test_what_fsdp_gathers_before_a_forward_pass_is_no_evaluation(self):
+        gather = textwrap.dedent("""
+            gather = file("distributed/fsdp/_state.py")._pre_forward
+            def root(module):
+                gather(lambda: decorated(lambda: made(512)))
+                made(512)
+            """)
+        self.assertEqual(self.phases(gather + "Module()(root)"), ["forward"])
+        evaluation = "Module()(lambda module: decorated(lambda: made(512)))"
+        self.assertEqual(self.phases(evaluation), ["evaluation"])
+        later = "decorated(lambda: Module()(lambda module: made(512)))\ndecorated(lambda: Module()(lambda module: gather(lambda: made(512))))"
+        self.assertEqual(self.phases(gather + later), ["evaluation"])
+
+    def test_a_compiled_forward_pass_is_one(self):
+        code = """
+            forward = file("_functorch/_aot_autograd/runtime_wrappers.py").forward
+            forward(lambda: made(512))
+            """
+        self.assertEqual(self.phases(code), ["forward"])
+
     def counted(self, code, *more):
         """What a dry run counted of the host before each mark of its thread: operations, nodes, functions, builtins, bytes."""
         entries, said = self.entries(code, *more)

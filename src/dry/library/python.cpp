@@ -158,6 +158,8 @@ struct Seen {
     bool checkpoint = false, switched = false,
          own = false;                    // it is PyTorch's checkpointing, or a decorator such as no_grad, or the observer
     bool differentiable = false;         // it calls a torch.autograd.Function, or saves for backward by hooks: both without gradients
+    bool compiled = false;               // it is the forward function of a compiled graph that has a backward one
+    bool gathers = false;                // it is FSDP, which gathers a module's weights without gradients just before its forward
     std::unordered_map<int, int> lines;  // by instruction
   };
   std::uint32_t generation = 0;
@@ -183,9 +185,12 @@ Seen& seen() {
 
 constexpr std::size_t most_modules = 1 << 16;  // operations that a backward pass finds again
 
+// The path of a file of PyTorch's, in any environment.
+bool is_of(std::string_view file, std::string_view part) { return file.find(part) != std::string_view::npos; }
+
 struct Found {
   std::uint32_t stack = 0, module = 0;
-  bool checkpoint = false;
+  bool checkpoint = false, compiled = false, gathers = false;
   // A module calls another in which something is decorated with no_grad, and the block is made in there; or in a function with its own gradient.
   bool switched = false;
 };
@@ -212,12 +217,17 @@ Found find_frames(Seen& s, Recorder& record) {
            record.name(code.function),
            code.file.ends_with("torch/utils/checkpoint.py"),
            code.file.ends_with("torch/utils/_contextlib.py"),
-           code.file.find("/headroom_dry/") != std::string_view::npos,
+           is_of(code.file, "/headroom_dry/"),
            code.file.ends_with("torch/autograd/function.py") || code.file.ends_with("torch/autograd/graph.py"),
+           code.file.ends_with("torch/_functorch/_aot_autograd/runtime_wrappers.py") && code.function == "forward",
+           code.function.ends_with("_pre_forward") &&
+               (is_of(code.file, "torch/distributed/fsdp/") || is_of(code.file, "torch/distributed/_composable/fsdp/")),
            {}};
     found.checkpoint |= c.checkpoint;
     switched |= c.switched;
-    found.switched |= c.differentiable;
+    found.switched |= c.differentiable || c.gathers;
+    found.compiled |= c.compiled;
+    found.gathers |= c.gathers;
     if (c.own) continue;
     const auto [line, fresh] = c.lines.try_emplace(f.instruction);
     if (fresh) line->second = line_of(f);
@@ -252,8 +262,12 @@ CallSite look_without_lock() {
     if (s.modules.size() > most_modules) s.modules.erase(s.modules.begin());
   }
   if (s.told.empty() && !autograd.backward) {
-    const bool forward = autograd.enabled || found.checkpoint;  // what such a part belongs to, the blocks before it say
-    const std::uint32_t phase = !found.module || (!forward && found.switched) ? s.phase : record.name(forward ? "forward" : "evaluation");
+    const bool forward = autograd.enabled || found.checkpoint || found.compiled;
+    std::uint32_t phase = s.phase;  // what a part without gradients belongs to, the blocks before it say
+    if (found.compiled || (found.module && (forward || !found.switched)))
+      phase = record.name(forward ? "forward" : "evaluation");
+    else if (found.module && found.gathers && phase == 0)
+      phase = record.name("forward");  // that of the outermost module is the first block of its forward
     if (phase != s.phase) record.add(Mark{record.name("phase"), phase, 0});
     s.phase = phase;
   }
