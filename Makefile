@@ -53,6 +53,11 @@ no-cuda: setup
 	@env -u CUDACXX -u CUDA_HOME -u CUDA_PATH PATH="$(WITHOUT_CUDA)" sh -c 'cmake --preset no-cuda --log-level=WARNING && \
 	  cmake --build --preset no-cuda --target product house_test cli_slow_test && ctest --preset no-cuda -j $(TEST_JOBS)'
 
+check: build  ## what is too long for every change: headers one by one, and every fast test under the sanitizers; an hour on two cores
+	@cmake --build --preset release
+	@ctest --preset check
+	@$(MAKE) --no-print-directory asan TEST_JOBS=$(TEST_JOBS)
+
 gpu-test: setup  ## only the tests that need a GPU, and only what they need is built
 	@sh tools/configure
 	@cmake --build --preset release --target gpu_tests
@@ -102,4 +107,4 @@ fuzz:  ## a minute of libFuzzer on everything that parses (FUZZ_SECONDS=60)
 clean:  ## remove build/
 	@rm -rf build
 
-.PHONY: help setup build run browser test no-cuda gpu-test wheel test-torch bench install asan tsan format format-check fuzz clean
+.PHONY: help setup build run browser test check no-cuda gpu-test wheel test-torch bench install asan tsan format format-check fuzz clean
