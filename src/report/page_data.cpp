@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "report/chart_json.h"
+#include "report/words.h"
 
 namespace headroom {
 
@@ -37,7 +38,8 @@ Json json_of(const Table& t, std::size_t most) {
     const Column& column = t.columns[c];
     Json values = Json::array();
     for (std::size_t r = 0; r < rows; ++r) values.push_back(json_of(t.rows[r][c], column.unit));
-    Json j{{"name", column.name}, {"unit", name_of(column.unit)}, {"show", show_names[std::size_t(column.show)]}};
+    const Show show = says_nothing(t, c) ? Show::detail : column.show;
+    Json j{{"name", column.name}, {"unit", name_of(column.unit)}, {"show", show_names[std::size_t(show)]}};
     if (rows > 1 && std::all_of(values.begin(), values.end(), [&](const Json& v) { return v == values[0]; }))
       j["same"] = values[0];
     else

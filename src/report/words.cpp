@@ -49,14 +49,14 @@ std::string bar(double share, int columns) {  // eighths of a character
   return repeated("█", steps / 8) + std::string(eighths[std::size_t(steps % 8)]);
 }
 
-namespace {
-// Words that no row has: such as why, where everything went well.
 bool says_nothing(const Table& t, std::size_t column) {
   return !t.rows.empty() && std::all_of(t.rows.begin(), t.rows.end(), [&](const auto& row) {
     const auto* words = std::get_if<std::string>(&row[column]);
     return words && words->empty();
   });
 }
+
+namespace {
 std::string with_spread(const Value& mean, const Value& spread, Unit unit) {
   std::string words = in_words(mean, unit);
   if (!numeric(mean) || !numeric(spread)) return words;

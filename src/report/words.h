@@ -11,6 +11,8 @@ std::string in_words(const Value&, Unit);
 bool numeric(const Value&);
 double number_of(const Value&);  // NaN when it is not a number
 
+bool says_nothing(const Table&, std::size_t column);  // words that no row has: such as why, where everything went well
+
 // A table as people read it: detail columns gone, values in words, bars beside what asks for them.
 struct Worded {
   std::vector<std::string> header;

@@ -39,6 +39,15 @@ std::size_t count(const std::string& text, std::string_view what) {
   return n;
 }
 
+// As in text: such as "setting" of a forecast without --sweep. All columns are still there when the reader asks for them.
+TEST(Page, AColumnWithoutAWordIsADetail) {
+  Table t{"rows", "Rows", {{"setting"}, {"fits"}, {"why"}, {"ms"}}, {}};
+  t.add({std::string(), true, std::string("slow"), {}});
+  const Json columns = page_data(Record{"", "T", {Part{t}}})["parts"][0]["columns"];
+  EXPECT_EQ(columns[0]["show"], "detail");
+  for (int shown : {1, 2, 3}) EXPECT_EQ(columns[shown]["show"], "always") << shown;
+}
+
 TEST(Page, ARecordsPartsComeInOrder) {
   Record r{"", "T", {}};
   Table t{"rows", "Rows", {{"a"}, {"same"}, {"x", Unit::exact}}, {}};
