@@ -229,8 +229,9 @@ enum class RequestIs : std::uint32_t { taken, unused, given, segment_taken, segm
 
 struct Request {
   std::uint64_t address, bytes;  // as requested, before any rounding
-  std::uint32_t what, stream;    // RequestIs; streams are numbered in the order in which they come
+  std::uint32_t what, stream;    // RequestIs; streams are numbered in the order in which they come, a pool's own ones with this bit
 };
+constexpr std::uint32_t own_pool = 1u << 31;
 
 struct Requests {  // followed by `count` of them
   static constexpr Kind kind = Kind::requests;

@@ -85,10 +85,10 @@ enum class Prefers : std::uint8_t { lowest, made_first, oldest_segment };
 struct Rules {
   Prefers prefers = Prefers::lowest;
   std::uint64_t divisions = 1;  // roundup_power2_divisions:N: sizes are so many equal parts between two powers of two; 1: it is not set
-  std::uint64_t max_split = 0;  // max_split_size_mb, in bytes; 0: it is not set
+  AllocatorSettings set;
 
   // A block of that size is for large requests only, is never split, and serves none that is much smaller.
-  bool splits(std::uint64_t size) const { return max_split == 0 || size < max_split; }
+  bool splits(std::uint64_t size) const { return set.max_split == 0 || size < set.max_split; }
   bool serves(std::uint64_t size, std::uint64_t block) const { return splits(size) ? splits(block) : block < size + large_segment; }
 };
 
@@ -105,6 +105,7 @@ class CachingAllocator {
     const bool is_small = size <= small;
     Free& free = free_[is_small];
     std::uint64_t at = 0, bytes = 0;
+    ++looks_[is_small];
     if (const auto best = free.lower_bound({stream, size, 0, 0});
         best != free.end() && std::get<0>(*best) == stream && rules_.serves(size, std::get<1>(*best))) {
       std::tie(std::ignore, bytes, std::ignore, at) = *best;
@@ -113,6 +114,7 @@ class CachingAllocator {
       free.erase(best);
     } else {
       bytes = is_small ? small_segment : size < own_segment ? large_segment : (size + small_segment - 1) / small_segment * small_segment;
+      collect_garbage();
       if (limit_ != 0 && reserved_ + bytes > limit_) empty_cache();
       if (limit_ != 0 && reserved_ + bytes > limit_) {
         ran_out = true;
@@ -120,7 +122,7 @@ class CachingAllocator {
       }
       at = segments_.take(bytes);
       if (!at) return 0;
-      blocks_[at] = {bytes, stream, rules_.prefers == Prefers::lowest ? 0 : ++made_so_far_, is_small, false, true};
+      blocks_[at] = {bytes, stream, rules_.prefers == Prefers::lowest ? 0 : ++made_so_far_, 0, is_small, false, true};
       reserved_ += bytes;
       needs.reserved = std::max(needs.reserved, reserved_);
       step_.reserved = std::max(step_.reserved, reserved_);
@@ -128,7 +130,8 @@ class CachingAllocator {
     const std::uint64_t rest = bytes - size;
     if (is_small ? rest >= grain : rest > small && rules_.splits(size)) {
       blocks_[at].bytes = size;
-      const auto after = blocks_.insert_or_assign(at + size, CachedBlock{rest, stream, blocks_[at].age, is_small, false, false}).first;
+      const auto after =
+          blocks_.insert_or_assign(at + size, CachedBlock{rest, stream, blocks_[at].age, looks_[is_small], is_small, false, false}).first;
       if (rules_.prefers == Prefers::made_first) blocks_[at].age = ++made_so_far_;
       free.insert(key(*after));
     }
@@ -151,6 +154,7 @@ class CachingAllocator {
     auto block = blocks_.find(at);
     if (block == blocks_.end() || !block->second.taken) return false;
     block->second.taken = false;
+    block->second.free_since = looks_[block->second.is_small];
     Free& free = free_[block->second.is_small];
     if (const auto next = std::next(block); next != blocks_.end() && !next->second.taken && !next->second.begins) {
       free.erase(key(*next));
@@ -162,6 +166,7 @@ class CachingAllocator {
         free.erase(key(*before));
         before->second.bytes += block->second.bytes;
         before->second.age = block->second.age;
+        before->second.free_since = block->second.free_since;
         blocks_.erase(block);
         block = before;
       }
@@ -169,18 +174,18 @@ class CachingAllocator {
     return true;
   }
 
-  void empty_cache() {
+  // A pool of its own (CUDA graphs) keeps what is free in it until the program has given the pool back: `pools` are those of which something went.
+  void empty_cache(std::span<const std::uint32_t> pools = {}) {
     for (auto block = blocks_.begin(); block != blocks_.end();) {
       const auto next = std::next(block);
-      if (block->second.begins && !block->second.taken && (next == blocks_.end() || next->second.begins)) {
-        free_[block->second.is_small].erase(key(*block));
-        reserved_ -= block->second.bytes;
-        segments_.give(block->first);
-        blocks_.erase(block);
-      }
+      const std::uint32_t stream = block->second.stream;
+      const bool goes = (stream & own_pool) == 0 || std::ranges::find(pools, stream) != pools.end();
+      if (goes && !block->second.taken && is_whole_segment(block)) give_to_driver(block);
       block = next;
     }
   }
+
+  bool collects() const { return rules_.set.collects_above != 0 && reserved_ > rules_.set.collects_above; }
 
   // What was needed since the last step ended.
   Needs end_step() { return std::exchange(step_, Needs{allocated_, reserved_}); }
@@ -194,6 +199,7 @@ class CachingAllocator {
     std::uint64_t bytes = 0;
     std::uint32_t stream = 0;
     std::uint64_t age = 0;                                 // its own or its segment's, where that counts
+    std::uint64_t free_since = 0;                          // how many requests there had been when it was given back
     bool is_small = false, taken = false, begins = false;  // begins: a segment
   };
   using Free = std::set<std::tuple<std::uint32_t, std::uint64_t, std::uint64_t, std::uint64_t>>;  // stream, bytes, age, address
@@ -201,9 +207,47 @@ class CachingAllocator {
     return {b.second.stream, b.second.bytes, b.second.age, b.first};
   }
 
+  using Block = std::map<std::uint64_t, CachedBlock>::iterator;
+  bool is_whole_segment(Block block) const {
+    const auto next = std::next(block);
+    return block->second.begins && (next == blocks_.end() || next->second.begins);
+  }
+  void give_to_driver(Block block) {
+    free_[block->second.is_small].erase(key(*block));
+    reserved_ -= block->second.bytes;
+    segments_.give(block->first);
+    blocks_.erase(block);
+  }
+
+  // Above the threshold large segments without any block go back, those first that more requests than the mean have passed by, until enough has.
+  void collect_garbage() {
+    if (!collects()) return;
+    const std::uint64_t enough = reserved_ - rules_.set.collects_above;
+    const auto age = [&](Block block) { return looks_[0] - block->second.free_since; };
+    std::vector<Block> whole;
+    double ages = 0;
+    for (const auto& large : free_[0])
+      if (const Block block = blocks_.find(std::get<3>(large)); (block->second.stream & own_pool) == 0 && is_whole_segment(block)) {
+        whole.push_back(block);
+        ages += double(age(block));
+      }
+    for (std::uint64_t gone = 0; gone < enough && !whole.empty();) {
+      const double mean = ages / double(whole.size());
+      const auto old = std::ranges::stable_partition(whole, [&](Block block) { return double(age(block)) < mean; });
+      if (old.empty()) return;
+      for (const Block block : old) {
+        gone += block->second.bytes;
+        ages -= double(age(block));
+        give_to_driver(block);
+      }
+      whole.erase(old.begin(), old.end());
+    }
+  }
+
   Segments& segments_;
   std::map<std::uint64_t, CachedBlock> blocks_;
   Free free_[2];
+  std::uint64_t looks_[2] = {0, 0};  // requests for large blocks and for small ones
   Needs step_;
   std::uint64_t limit_, allocated_ = 0, reserved_ = 0, made_so_far_ = 0;
   Rules rules_;
@@ -220,6 +264,13 @@ struct Played {
 bool was_full(std::span<const Request> requests, std::size_t i) {
   while (i < requests.size() && requests[i].what == std::uint32_t(RequestIs::segment_free)) ++i;
   return i < requests.size() && requests[i].what == std::uint32_t(RequestIs::segment_taken);
+}
+
+// The streams of the segments that were given back from here on.
+std::vector<std::uint32_t> streams_that_gave(std::span<const Request> requests, std::size_t i) {
+  std::vector<std::uint32_t> streams;
+  for (; i < requests.size() && requests[i].what == std::uint32_t(RequestIs::segment_free); ++i) streams.push_back(requests[i].stream);
+  return streams;
 }
 
 enum class Change : std::uint8_t { addresses, smaller, larger };
@@ -256,8 +307,10 @@ std::optional<Played> played(std::span<const Request> requests, std::span<const 
   for (std::size_t i = 0; i < requests.size(); ++i) {
     const Request& r = requests[i];
     const auto is = static_cast<RequestIs>(r.what);
-    if (is == RequestIs::segment_free && !std::exchange(emptied, true) && (own || limit == 0 || !was_full(requests, i)))
-      allocator.empty_cache();
+    if (is == RequestIs::segment_free && !std::exchange(emptied, true)) {
+      const bool by_itself = (allocator.collects() || (!own && limit != 0)) && was_full(requests, i);  // the rules do it where they have to
+      if (!by_itself) allocator.empty_cache(streams_that_gave(requests, i));
+    }
     if (is != RequestIs::segment_free) emptied = false;
     switch (is) {
       case RequestIs::taken: {
@@ -313,7 +366,7 @@ void widen(Needs& low, Needs& high, const Needs& other) {
 }  // namespace
 
 std::optional<Spread> spread_of(std::span<const Request> requests, std::uint64_t limit, std::span<const std::size_t> step_ends,
-                                std::span<const Workspace> workspaces, std::uint64_t max_split) {
+                                std::span<const Workspace> workspaces, AllocatorSettings set) {
   constexpr std::size_t most_played = 2'000'000, most_layouts = 48, least_layouts = 12, layouts_with_more = 12;
   std::optional<Played> first;
   Rules rules;
@@ -321,7 +374,7 @@ std::optional<Spread> spread_of(std::span<const Request> requests, std::uint64_t
     for (const Prefers prefers : {Prefers::lowest, Prefers::made_first, Prefers::oldest_segment}) {
       if (first) break;
       AsTheyWere own;
-      rules = {prefers, divisions, max_split};
+      rules = {prefers, divisions, set};
       first = played(requests, step_ends, own, &own, limit, rules);
     }
   if (!first) return std::nullopt;

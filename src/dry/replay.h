@@ -31,6 +31,12 @@ struct Workspace {
   std::uint64_t least = 0, most = 0;
 };
 
+// What a program sets of PyTorch's allocator, in bytes; 0: it is not set.
+struct AllocatorSettings {
+  std::uint64_t max_split = 0;       // max_split_size_mb
+  std::uint64_t collects_above = 0;  // garbage_collection_threshold, of the fraction of the card that the program lets PyTorch have
+};
+
 struct Spread {
   Needs run, low, high;           // the run's own; the least and most over all layouts, with the run's
   std::vector<StepSpread> steps;  // one for each end that was told
@@ -45,8 +51,7 @@ struct Spread {
 // Nothing where the rules do not give the run's own addresses: another allocator, settings that these rules do not know, requests that are missing.
 // `limit`: of what is reserved, on the card that the run was for; 0: none. `step_ends`: how many blocks had been taken by each step's end.
 // `workspaces`: ascending.
-// `max_split`: the program's max_split_size_mb in bytes; 0: it is not set.
 std::optional<Spread> spread_of(std::span<const Request> requests, std::uint64_t limit = 0, std::span<const std::size_t> step_ends = {},
-                                std::span<const Workspace> workspaces = {}, std::uint64_t max_split = 0);
+                                std::span<const Workspace> workspaces = {}, AllocatorSettings set = {});
 
 }  // namespace headroom::dry

@@ -66,6 +66,7 @@ class Record(Dry):
         pool = "pool = torch.cuda.MemPool()\nfor _ in range(2):\n    with torch.cuda.use_mem_pool(pool):\n        x = torch.ones(3 << 20, device='cuda')\n    del x\n"
         in_pool = [r for r in self.asked(pool + "y = torch.ones(3 << 20, device='cuda')\n") if r[2] == 0 and r[1] == 12 << 20]
         self.assertEqual([r[3] == in_pool[-1][3] for r in in_pool], [False, False, True])
+        self.assertEqual([r[3] >> 31 for r in in_pool], [1, 1, 0], "a pool's own streams are known by a bit")
         before = "x = torch.ones(3 << 20, device='cuda')\ndel x\ntorch.cuda.empty_cache()\n"  # its addresses are the pool's afterwards
         places = [r for r in self.asked(before + pool) if r[2] == 0 and r[1] == 12 << 20]
         self.assertEqual(len({r[0] for r in places}), 1)

@@ -82,11 +82,31 @@ TEST(Replay, BlocksAboveTheLargestThatIsSplitStayWhole) {
   run.segment(b, 30 * mib).take(b, 30 * mib).give(b).take(b, 10 * mib);  // not a's; what is smaller is split as ever
   run.take(a, 81 * mib).give(a);
   run.segment(c, 80 * mib).take(c, 80 * mib);  // a's would leave 20 MiB
-  const auto spread = spread_of(run.requests, 0, {}, {}, 64 * mib);
+  const auto spread = spread_of(run.requests, 0, {}, {}, {.max_split = 64 * mib});
   ASSERT_TRUE(spread);
   EXPECT_EQ(spread->run.reserved, 210 * mib);
   EXPECT_EQ(spread->run.allocated, (100 + 10) * mib);
   EXPECT_FALSE(spread_of(run.requests));
+}
+
+// garbage_collection_threshold: above 90 MiB the large segments that are free for as long as the mean, or longer, go back before another is taken.
+TEST(Replay, SegmentsGoBackAboveAThreshold) {
+  constexpr std::uint64_t d = 4096 * mib;
+  History run;
+  run.segment(a, 40 * mib).take(a, 40 * mib).segment(b, 30 * mib).take(b, 30 * mib).segment(c, 30 * mib).take(c, 30 * mib);
+  run.give(a).take(a, 40 * mib).give(a).give(b);  // 100 MiB; a is free for as long as b
+  run.take(b, 30 * mib).give(b);                  // one request passed a by
+  run.add(RequestIs::segment_free, a, 40 * mib).segment(d, 50 * mib).take(d, 50 * mib);
+  const auto spread = spread_of(run.requests, 0, {}, {}, {.collects_above = 90 * mib});
+  ASSERT_TRUE(spread);
+  EXPECT_EQ(spread->run.reserved, 110 * mib);
+  EXPECT_EQ(spread_of(run.requests)->run.reserved, 100 * mib);  // as if the program had emptied the cache: b went, too
+  History emptied;                                              // below the threshold it is the program that empties the cache
+  emptied.segment(a, 40 * mib).take(a, 40 * mib).segment(b, 30 * mib).take(b, 30 * mib).give(a).give(b);
+  emptied.add(RequestIs::segment_free, a, 40 * mib).add(RequestIs::segment_free, b, 30 * mib).segment(c, 50 * mib).take(c, 50 * mib);
+  const auto least = spread_of(emptied.requests, 0, {}, {}, {.collects_above = 90 * mib});
+  ASSERT_TRUE(least);
+  EXPECT_EQ(least->run.reserved, 70 * mib);
 }
 
 TEST(Replay, EqualBlocksMakeAnInterval) {
@@ -185,6 +205,18 @@ TEST(Replay, StreamsDoNotShareBlocks) {
   const auto spread = spread_of(run.requests);
   ASSERT_TRUE(spread);
   EXPECT_EQ(spread->run.reserved, 24 * mib);
+}
+
+// What a CUDA graph's pool has free stays there when the program empties its cache, as long as the graph is there.
+TEST(Replay, AnEmptiedCacheLeavesPoolsAlone) {
+  History run;
+  run.segment(a, 12 * mib).take(a, 12 * mib, 1 | own_pool).give(a).segment(b, 12 * mib).take(b, 12 * mib).give(b);
+  run.add(RequestIs::segment_free, b, 12 * mib).take(a, 12 * mib, 1 | own_pool).give(a);
+  run.add(RequestIs::segment_free, a, 12 * mib, 1 | own_pool).segment(c, 12 * mib).take(c, 12 * mib, 2 | own_pool);  // the graph is gone
+  const auto spread = spread_of(run.requests);
+  ASSERT_TRUE(spread);
+  EXPECT_EQ(spread->run.reserved, 24 * mib);
+  EXPECT_EQ(spread->run.allocated, 12 * mib);
 }
 
 TEST(Replay, AnEmptiedCacheIsReservedNoMore) {

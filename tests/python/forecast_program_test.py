@@ -142,6 +142,40 @@ class Program(ProgramForecasts):
         self.assertIsNotNone(answer["uncertain"]["high_bytes"])
         self.assertNotIn("at least", answer["answer"])
 
+    def test_segments_that_a_setting_gives_back_have_their_interval(self):
+        text = """
+            import os
+            os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "garbage_collection_threshold:0.5"
+            import torch
+            torch.cuda.set_per_process_memory_fraction(0.01)
+            for i in range(9):
+                x = torch.empty((60 + 20 * i) << 20, device="cuda", dtype=torch.uint8)
+                del x
+            print("SEEN", torch.cuda.memory_reserved() < sum(60 + 20 * i for i in range(9)) << 20, flush=True)
+            """
+        answer, said = self.forecast(self.file("collect.py", text), options=["--device", "h100"])
+        self.assertIn("SEEN True", said)
+        self.assertIsNotNone(answer["uncertain"]["high_bytes"])
+        self.assertNotIn("at least", answer["answer"])
+
+    def test_graphs_that_share_a_pool_have_their_interval(self):
+        text = """
+            import torch
+            net = torch.nn.Linear(2048, 2048, device="cuda")
+            x, graphs, pool = torch.zeros(2048, 2048, device="cuda"), [], None
+            with torch.no_grad():
+                for _ in range(3):
+                    net(net(x))
+                    graphs.append(torch.cuda.CUDAGraph())
+                    with torch.cuda.graph(graphs[-1], pool=pool):
+                        y = net(net(net(x)))
+                    pool = graphs[-1].pool()
+                graphs[0].replay()
+            """
+        answer, _ = self.forecast(self.file("pool.py", text), options=["--device", "h100"])
+        self.assertIsNotNone(answer["uncertain"]["high_bytes"])
+        self.assertNotIn("at least", answer["answer"])
+
     def test_a_limit_of_the_program_is_named_and_what_it_needs_is_found(self):
         rest = "\nblocks = [torch.empty(512 << 20, device='cuda', dtype=torch.uint8) for _ in range(10)]\n"
         by_call = "import torch\ntorch.cuda.set_per_process_memory_fraction(0.1)" + rest

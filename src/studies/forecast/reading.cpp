@@ -138,6 +138,8 @@ void Reading::operator()(const Head&, const dry::Mark& m) {
     fraction_said(text);
   } else if (what == "max split") {
     max_split_ = std::uint64_t(m.value);
+  } else if (what == "collects above") {
+    collects_above_ = std::strtod(std::string(text).c_str(), nullptr);
   } else if (what == "settled") {
     story_.settled = text;
   } else if (what == "end") {

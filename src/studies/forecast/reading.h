@@ -98,6 +98,7 @@ class Reading {
   std::map<std::pair<std::string, dry::Said>, OnlyAcceptedRow> functions_;
   std::map<int, Fraction> fractions_;  // by card; −1: every card
   std::uint64_t max_split_ = 0;        // max_split_size_mb, in bytes; 0: it is not set
+  double collects_above_ = 0;          // garbage_collection_threshold; 0: it is not set
   std::uint64_t unsure_ = 0;
   std::string phase_;  // said by the observer
   std::uint32_t main_thread_ = 0;

@@ -9,13 +9,14 @@ from . import library
 MOST = 1 << 18  # events of a card; of a longer run nothing is written
 WHAT = {"alloc": 0, "free_requested": 1, "free_completed": 2, "segment_alloc": 3, "segment_free": 4, "segment_map": 5, "segment_unmap": 5, "oom": None, "snapshot": None}
 OTHER = 6
+OWN_POOL = 1 << 31  # a bit of a stream's number, as in record.h
 _torch = None
 _sent = False
 _run = None  # PyTorch's own _record_memory_history
 _asked = {}  # by card: (the numbers of its streams, words of the events so far)
 _seen = {}  # by card: how many events of its history are in these words
 _whole = True
-_max_split = 0  # what the reader was told
+_told = {}  # of the allocator's settings, what the reader was told
 
 
 def begin(torch):
@@ -73,7 +74,7 @@ def _take():
     """What the history has of every card. A pool's blocks are for nobody else, as a stream's are: it is a stream to the reader."""
     global _whole
     snapshot = _torch.cuda.memory._snapshot()
-    _say_max_split(snapshot.get("allocator_settings", {}).get("max_split_size", -1))
+    _say_settings(snapshot.get("allocator_settings", {}))
     begins, pools = _pools(snapshot)
     little = sys.byteorder == "little"
     for device, trace in enumerate(snapshot["device_traces"]):
@@ -83,18 +84,21 @@ def _take():
             what = WHAT.get(event["action"], OTHER)
             if what is None:
                 continue
-            stream = streams.setdefault((event.get("stream", 0), pool), len(streams))
+            stream = streams.setdefault((event.get("stream", 0), pool), len(streams) | (OWN_POOL if pool else 0))
             words.extend((event.get("addr", 0), event.get("size", 0), what | stream << 32 if little else what << 32 | stream))
         _seen[device] = len(trace)
         _whole = _whole and len(trace) < MOST
 
 
-def _say_max_split(size):
-    """Blocks of max_split_size_mb are not split: the reader plays the requests by that."""
-    global _max_split
-    if 0 < size < 1 << 62 and size != _max_split:
-        _max_split = size
+def _say_settings(settings):
+    """Blocks of max_split_size_mb are not split, and above garbage_collection_threshold segments go back: the reader plays the requests by that."""
+    size, share = settings.get("max_split_size", -1), settings.get("garbage_collection_threshold", 0)
+    if 0 < size < 1 << 62 and _told.get("max split") != size:
+        _told["max split"] = size
         library.mark("max split", "", size)
+    if share > 0 and _told.get("collects above") != share:
+        _told["collects above"] = share
+        library.mark("collects above", repr(share))
 
 
 def send():
