@@ -73,6 +73,21 @@ class Guesses(Dry):
         lines, marks = self.dry(known)
         self.assertEqual((lines, routed(marks)), (["54 32"], []), "what is known is no guess")
 
+    def test_as_many_of_a_mask_are_counted_as_it_chooses(self):
+        program = """
+            import torch
+            x = torch.randn(64, 3, device="cuda")
+            faint = x[:, 0] < 0
+            x[faint] = torch.rand(int(faint.sum()), 3, device="cuda")
+            n, turns = torch.count_nonzero(faint).item(), 0
+            while (x > 9).sum() > 0:
+                turns += 1
+            print(n, 0 < turns < 99)
+        """
+        self.assertEqual(self.dry(program)[0], ["32 True"])
+        self.assertEqual(self.dry(program, HEADROOM_DRY_ROUTING="worst")[0], ["64 True"])
+        self.assertEqual(self.dry(program, HEADROOM_DRY_ROUTING="balanced")[0], ["0 False"])
+
     @unittest.skipUnless(importlib.util.find_spec("torchvision"), "torchvision is not installed")
     def test_what_a_kernel_of_another_library_writes_is_not_known(self):
         """It fills a mask of zeros with the boxes that are kept."""
@@ -88,6 +103,8 @@ class Guesses(Dry):
         self.assertEqual(opened("n = (torch.randn(9, device='cuda') * 5).int()\ntorch.repeat_interleave(torch.ones(9, device='cuda'), n)\n"), ["repeat_interleave"])
         self.assertEqual(opened("n = (torch.randn(9, device='cuda') * 5).int()\ntorch.repeat_interleave(torch.ones(9, device='cuda'), n, output_size=20)\n"), [])
         self.assertEqual(opened("torch.repeat_interleave(torch.ones(9, device='cuda'), torch.arange(9, device='cuda'))\n"), [])
+        for said, told in (("", ["bincount"]), (", minlength=9", []), (", None, 9", [])):
+            self.assertEqual(opened(f"n = (torch.randn(9, device='cuda') * 5).long()\ntorch.bincount(n{said})\n"), told)
 
     def test_sums_of_sparse_gradients_have_as_many_rows_as_places_differ(self):
         lines, marks = self.dry("""

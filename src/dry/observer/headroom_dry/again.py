@@ -4,8 +4,12 @@ import os
 import sys
 import threading
 
+from . import loops
+from .frames import loop_frame, own_frame
 from .operations import DRAWN, MOST, NUMBERS
 from .rules import Rules
+
+COUNTS = 16  # of one line in one turn of its loop's function
 
 inside = threading.local()  # now: this observer computes; told: the line that reads was said; waiting: a call with a number for a tensor
 
@@ -91,7 +95,10 @@ class Again:
             return [self.rules.mask(shapes[0])]
         if bare in ("sum", "cumsum") and x.dtype is torch.bool and x.dim() == 2 and len(args) > 1:  # lengths of padded rows
             along = list(args[1] or ()) if bare == "sum" else [args[1]]
-            return [getattr(torch, bare)(self.rules.mask(x.shape), along[0]).reshape(shapes[0])] if len(along) == 1 else None
+            if len(along) == 1:
+                return [getattr(torch, bare)(self.rules.mask(x.shape), along[0]).reshape(shapes[0])]
+        if bare in ("sum", "count_nonzero") and x.dtype is torch.bool and x.numel() > 1 and not shapes[0]:  # so that `x[mask]` has as many
+            return None if self.waits_for_a_count() else [torch.tensor(self.rules.how_many(x.numel()), device="cpu")]
         if bare == "topk":
             dim = args[2] if len(args) > 2 else kwargs.get("dim", -1)
             return [None, self.rules.chosen(shapes[1], dim, x.shape[dim] if x.dim() else 1)]
@@ -111,6 +118,13 @@ class Again:
             dim = args[1] if len(args) > 1 else kwargs.get("dim", -1)
             return [None, self.rules.middle(shapes[1], x.shape[dim] if x.dim() else 1)]
         return None
+
+    def waits_for_a_count(self):
+        """Whether a loop that a count may end (`while mask.sum() > 0`) has counted often: it gets no number any more, which reads as 0."""
+        frame = own_frame(sys._getframe())
+        where = frame and loop_frame(frame)
+        _, _, counts = self.seen(frame, self.counted)
+        return bool(where) and counts[2] > COUNTS and loops.kind_of(where.f_code.co_filename, where.f_lineno) != loops.FOR
 
     def with_number(self, call):
         """`call`, where a number stands for a tensor. PyTorch unwraps numbers for Python and takes them back only inside a call of an operation

@@ -24,7 +24,7 @@ PATIENCE, FALLEN, RISEN = 1000, 1e-12, 100.0
 
 class Reads:
     def __init__(self):
-        self.reads, self.compared = {}, {}  # by line: reads in all; a call of its loop's function, reads in that call since the last step
+        self.reads, self.compared, self.counted = {}, {}, {}  # by line: reads in all; a call of its loop's function, reads in that call since the last step
         self.waiting = {}  # by line: of its loop, when it began, what the card was given and how often floats were compared by then
         self.compares = 0
         self.as_bytes = {}  # by (dtype, number)
@@ -125,7 +125,7 @@ class Reads:
             library.mark("open", f"{bare} at {frame.f_code.co_filename}:{frame.f_lineno} makes a tensor as large as a value of the card says: it may need more", 1)
 
     def new_step(self):
-        for lines in self.reads, self.compared:
+        for lines in self.reads, self.compared, self.counted:
             for counts in lines.values():
                 counts[2] = 0
 
