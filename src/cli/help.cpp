@@ -228,9 +228,17 @@ std::string command_for(std::string_view word) {
 }
 
 std::string other_name_of(const CLI::App& app, const std::string& option, std::span<char* const> words) {
+  const auto of = [&](const CLI::App* a, const std::string& name) {
+    const CLI::Option* found = a->get_option_no_throw(option);
+    return found && found->check_name(name);
+  };
+  const auto topics = app.get_subcommands({});
   for (const char* given : words) {
     const std::string word = given, name = word.substr(0, word.find('='));
-    if (name != option && as_this_command_says(app, name) == option) return name;
+    if (word == "--") break;  // what follows is another program's
+    if (name == option || !name.starts_with("--")) continue;
+    if (as_this_command_says(app, name) == option || of(&app, name)) return name;
+    if (std::any_of(topics.begin(), topics.end(), [&](const CLI::App* topic) { return of(topic, name); })) return name;
   }
   return "";
 }

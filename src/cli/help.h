@@ -33,7 +33,7 @@ std::string instead_of(const CLI::App&, const std::string& option);
 // For a word that is no command, the command that answers what it asks; empty: none is known.
 std::string command_for(std::string_view word);
 
-// Another program's name by which an option was given among these words; empty where none was.
+// Another name, its own or another program's, by which an option was given among these words; empty where none was.
 std::string other_name_of(const CLI::App&, const std::string& option, std::span<char* const> words);
 
 }  // namespace headroom::cli

@@ -154,6 +154,18 @@ std::string topics_in_words(const CLI::App& app, const CLI::RequiredError& e) {
   return topics.empty() ? e.what() : fmt::format("say which: {}", joined(topics));
 }
 
+bool was_given(std::span<char*> words, const std::string& option) {
+  return std::any_of(words.begin(), words.end(), [&](const std::string& word) { return word.substr(0, word.find('=')) == option; });
+}
+
+// A sentence that begins with an option names it as it was typed: --gpus where that is --ranks, --max-seq-length where that is --len.
+std::string as_it_was_typed(const CLI::App& app, const std::string& said, std::span<char*> given) {
+  const std::string option = said.substr(0, said.find_first_of(": "));
+  if (!option.starts_with("--") || was_given(given, option)) return said;
+  const std::string other = other_name_of(app, option, given);
+  return other.empty() ? said : other + said.substr(option.size());
+}
+
 // CLI11's own sentences, said as this program says things.
 std::string mismatch_in_words(const CLI::App& app, const std::string& said,
                               std::span<char*> given) {  // "--len: 1 required N,N,... missing", "--len: At Most 1 required but received 2"
@@ -161,9 +173,9 @@ std::string mismatch_in_words(const CLI::App& app, const std::string& said,
   if (said.find("received") == std::string::npos)
     return fmt::format("{} needs a value{}", option,
                        option == "--page" ? ": tokens in a page of the cache. A page to read is written by --out FILE.html" : "");
-  if (const std::string other = other_name_of(app, option, given); !other.empty())
+  if (const std::string other = other_name_of(app, option, given); !other.empty() && was_given(given, option))
     return fmt::format("{} is {} here, which is given too; leave one of them out", other, option);
-  return fmt::format("{} is given more than once; a list in it takes commas", option);
+  return as_it_was_typed(app, fmt::format("{} is given more than once; a list in it takes commas", option), given);
 }
 
 std::string conversion_in_words(const std::string& said) {  // "Could not convert: --resume = maybe"; only flags are converted by CLI11
@@ -209,7 +221,8 @@ int run(const Command& command, std::span<char*> arguments) {
     check_outputs(app, common);
     return body();
   } catch (const dist::Quiet& e) { return e.at.code == Code::bad_argument ? usage : failed; } catch (const Error& e) {
-    return complain(who, without_name(e.what(), command.name), e.at.code == Code::bad_argument ? usage : failed);
+    return complain(who, as_it_was_typed(app, without_name(e.what(), command.name), arguments),
+                    e.at.code == Code::bad_argument ? usage : failed);
   } catch (const std::bad_alloc&) {
     return complain(who, "the system has no memory left for this program", failed);
   } catch (const std::exception& e) { return complain(who, e.what(), failed); }

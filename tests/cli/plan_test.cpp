@@ -51,6 +51,17 @@ TEST_F(ModelProgram, HelpSaysWhoseBatchItIs) {
   EXPECT_NE(help("train").find("Sequences of a micro-batch; of each rank where there are several"), std::string::npos);
 }
 
+TEST_F(ModelProgram, ARefusalNamesTheOptionAsItWasTyped) {
+  refused("memory model --gpus 100000", 2, "headroom memory: --gpus: '100000' is not a whole number");
+  refused("memory model --ranks=100000", 2, "headroom memory: --ranks: '100000' is not a whole number");
+  refused("memory model --gpus 2 --gpus 3", 2, "headroom memory: --gpus is given more than once");
+  refused("memory model --gpus 2 --ranks 3", 2, "headroom memory: --gpus is --ranks here, which is given too");
+  refused("memory model --recompute foo", 2, "headroom memory: --recompute: there is no 'foo'");
+  refused("step --zero foo", 2, "headroom step: --zero: there is no 'foo'");
+  refused("step --max-seq-length 0", 2, "headroom step: --max-seq-length: '0' is not a whole number");
+  refused("step --len 0", 2, "headroom step: --len: '0' is not a whole number");
+}
+
 TEST_F(ModelProgram, ASizeAloneNamesTheModelsOfThatSize) {
   refused("plan --model 70B", 2, "name one, as llama-3.1-70b, ");
   refused("memory model --model 405b", 2, "name one, as llama-3.1-405b, ");
