@@ -44,4 +44,12 @@ constexpr std::int64_t eigen_unsure = 64;
 
 constexpr std::int64_t eigen_workspace(std::int64_t n) { return std::max(3 * n * n + 768 * n + 65603, 4 * n * n + 127 * n + 32963); }
 
+// Eigenvalues by Jacobi's method (bench/results/h200_cusolver_jacobi_2026-11-29.csv). At 4096 another algorithm takes more; between, nothing was asked.
+constexpr std::int64_t most_by_jacobi = 3000;
+
+constexpr std::int64_t jacobi_workspace(std::int64_t n) {
+  const std::int64_t tiles = ceil_div(n, 32);
+  return n * n + n + 2053 + (tiles - 1) * (1029 + 4 * tiles);
+}
+
 }  // namespace headroom::dry

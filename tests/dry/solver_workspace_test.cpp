@@ -18,8 +18,8 @@ struct Asked {
   std::int64_t rows = 0, columns = 0, answer = 0;
 };
 
-std::vector<Asked> answers_of_an_h200() {
-  std::ifstream in(HEADROOM_SOURCE_DIR "/bench/results/h200_cusolver_workspaces_2026-11-29.csv");
+std::vector<Asked> answers_of_an_h200(const char* name) {
+  std::ifstream in(std::string(HEADROOM_SOURCE_DIR "/bench/results/") + name);
   std::vector<Asked> rows;
   std::string line, word;
   std::getline(in, line);
@@ -51,11 +51,22 @@ std::int64_t by_rule(const Asked& a) {
 }
 
 TEST(DrySolverWorkspace, EveryRuleGivesWhatAnH200Said) {
-  const std::vector<Asked> all = answers_of_an_h200();
+  const std::vector<Asked> all = answers_of_an_h200("h200_cusolver_workspaces_2026-11-29.csv");
   ASSERT_EQ(all.size(), 1644u);
   for (const Asked& a : all) {
     const std::int64_t number = a.function.front() != 'X' ? 1 : a.function.back() == 'D' ? 8 : 4;
     EXPECT_LE(std::abs(by_rule(a) - a.answer), allowed(a) * number) << a.function << " " << a.rows << " x " << a.columns << " " << a.which;
+  }
+}
+
+TEST(DrySolverWorkspace, JacobisMethodTakesWhatAnH200Said) {
+  const std::vector<Asked> all = answers_of_an_h200("h200_cusolver_jacobi_2026-11-29.csv");
+  ASSERT_EQ(all.size(), 172u);
+  for (const Asked& a : all) {
+    if (a.rows <= most_by_jacobi)
+      EXPECT_EQ(jacobi_workspace(a.rows), a.answer) << a.function << " " << a.rows;
+    else
+      EXPECT_GT(a.answer, jacobi_workspace(a.rows));
   }
 }
 

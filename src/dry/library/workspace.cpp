@@ -3,10 +3,12 @@
 // answer goes to.
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "dry/library/public.h"
 #include "dry/library/world.h"
 #include "dry/solver_workspace.h"
+#include "dry/transform_workspace.h"
 
 using namespace headroom::dry;
 
@@ -76,6 +78,10 @@ int solver(const char* name, Word to, std::int64_t numbers, std::int64_t unsure_
   }                                                                                                              \
   extern "C" int cusolverDn##type##syevd_bufferSize(Word, int, int, int n, Word, int, Word, Word to) {           \
     return solver("cusolverDn" #type "syevd_bufferSize", to, eigen_workspace(n), eigen_unsure * (wide ? 8 : 4)); \
+  }                                                                                                              \
+  extern "C" int cusolverDn##type##syevj_bufferSize(Word, int, int, int n, Word, int, Word, Word to, Word) {     \
+    constexpr const char* name = "cusolverDn" #type "syevj_bufferSize";                                          \
+    return n <= most_by_jacobi ? solver(name, to, jacobi_workspace(n)) : answer_zero<int>(name, &to, 0);         \
   }
 RULED(S, false)
 RULED(D, true)
@@ -133,7 +139,6 @@ TWO(cusolverDn, C, Z, ungqr_bufferSize, int, 7)
 TWO(cusolverDn, S, D, ormqr_bufferSize, int, 11)
 TWO(cusolverDn, C, Z, unmqr_bufferSize, int, 11)
 TWO(cusolverDn, C, Z, heevd_bufferSize, int, 7)
-TWO(cusolverDn, S, D, syevj_bufferSize, int, 7)
 TWO(cusolverDn, C, Z, heevj_bufferSize, int, 7)
 TWO(cusolverDn, S, D, syevjBatched_bufferSize, int, 7)
 TWO(cusolverDn, C, Z, heevjBatched_bufferSize, int, 7)
@@ -152,7 +157,15 @@ FOUR(cusparse, bsrsv2_bufferSize, int, 11)
 FOUR(cusparse, bsrsm2_bufferSize, int, 13)
 FOUR(cusparse, csrgeam2_bufferSizeExt, std::size_t, 19)
 
-WORKSPACE(cufftXtMakePlanMany, std::size_t, 12)
+extern "C" int cufftXtMakePlanMany(int, int rank, const long long* lengths, Word, long long, long long, int, Word, long long, long long,
+                                   int, long long, Word to, int computed) {
+  constexpr const char* name = "cufftXtMakePlanMany";
+  constexpr int complex_float = 4, complex_double = 5;
+  const std::vector<std::int64_t> all(lengths, lengths + rank);
+  if (!ruled() || (computed != complex_float && computed != complex_double) || !needs_no_workspace(all, computed == complex_double))
+    return answer_zero<std::size_t>(name, &to, 0);
+  return answer<std::size_t>(name, to, 0);
+}
 
 WORKSPACE(cudnnGetCTCLossWorkspaceSize, std::size_t, 8)
 WORKSPACE(cudnnGetCTCLossWorkspaceSize_v8, std::size_t, 5)
