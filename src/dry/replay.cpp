@@ -1,10 +1,14 @@
 #include "dry/replay.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <charconv>
 #include <map>
 #include <random>
 #include <set>
+#include <string_view>
+#include <system_error>
 #include <tuple>
 #include <unordered_map>
 #include <unordered_set>
@@ -80,6 +84,21 @@ class Elsewhere final : public Segments {
 // Which free block of a size PyTorch takes: the one at the lowest address (up to 2.11), the one that was made first (2.12: what is cut off a block at its
 // end goes on as that block, and one that is given back goes on with its neighbours), or the one in the oldest segment (2.13 to 2.15).
 enum class Prefers : std::uint8_t { lowest, made_first, oldest_segment };
+
+// The version's own first.
+std::array<Prefers, 3> choices_of(std::string_view torch) {
+  const auto number = [&] {
+    int n = 0;
+    const auto [end, failed] = std::from_chars(torch.data(), torch.data() + torch.size(), n);
+    torch.remove_prefix(std::min(torch.size(), std::size_t(end - torch.data()) + 1));
+    return failed == std::errc() ? n : 0;
+  };
+  const int major = number(), minor = number();
+  const bool newest = major > 2 || (major == 2 && minor >= 13);
+  if (newest) return {Prefers::oldest_segment, Prefers::made_first, Prefers::lowest};
+  if (major == 2 && minor == 12) return {Prefers::made_first, Prefers::oldest_segment, Prefers::lowest};
+  return {Prefers::lowest, Prefers::made_first, Prefers::oldest_segment};
+}
 
 // What of the allocator's rules is the version's and the program's.
 struct Rules {
@@ -371,7 +390,7 @@ std::optional<Spread> spread_of(std::span<const Request> requests, std::uint64_t
   std::optional<Played> first;
   Rules rules;
   for (const std::uint64_t divisions : {1, 2, 4, 8, 16, 32, 64})
-    for (const Prefers prefers : {Prefers::lowest, Prefers::made_first, Prefers::oldest_segment}) {
+    for (const Prefers prefers : choices_of(set.torch)) {
       if (first) break;
       AsTheyWere own;
       rules = {prefers, divisions, set};

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "dry/record.h"
@@ -35,6 +36,9 @@ struct Workspace {
 struct AllocatorSettings {
   std::uint64_t max_split = 0;       // max_split_size_mb
   std::uint64_t collects_above = 0;  // garbage_collection_threshold, of the fraction of the card that the program lets PyTorch have
+  // PyTorch's version, such as 2.14.1+cu130; "": not known. Its rule of which block is taken is tried first, since a short run's addresses may come out by
+  // another version's, too.
+  std::string_view torch = {};
 };
 
 struct Spread {

@@ -149,6 +149,17 @@ TEST(Replay, WhereTheBlockThatWasMadeFirstIsTakenAddressesDecideNothing) {
   EXPECT_EQ(spread->high.reserved, 40 * mib);
 }
 
+TEST(Replay, OfAShortRunTheVersionSaysWhichRuleIsItsOwn) {
+  History run;  // a is the lower, the older and the first
+  run.segment(a, 12 * mib).take(a, 12 * mib).segment(b, 12 * mib).take(b, 12 * mib).give(b).give(a).take(a, 12 * mib);
+  const auto choices = [&](const char* torch) { return spread_of(run.requests, 0, {}, {}, {.torch = torch})->choices; };
+  for (const char* lowest : {"", "2.4.1+cu121", "2.11.0", "a fork"}) EXPECT_EQ(choices(lowest), 1) << lowest;
+  for (const char* by_age : {"2.12.1+cu130", "2.13.0a0+git1234567", "2.15.0", "3.0"}) EXPECT_EQ(choices(by_age), 0) << by_age;
+  History other;  // b is the older: not by the rule of this version
+  other.segment(b, 12 * mib).take(b, 12 * mib).segment(a, 12 * mib).take(a, 12 * mib).give(b).give(a).take(b, 12 * mib);
+  EXPECT_TRUE(spread_of(other.requests, 0, {}, {}, {.torch = "2.11.0"})) << "a build of a later day";
+}
+
 // A workspace of 30 MiB, which a card may not ask for, lies between two tensors: without it the second takes no more than the first gave back.
 TEST(Replay, BlocksThatACardMayNotAskForAreLeftOutAtTheLowerEnd) {
   History run;
