@@ -26,7 +26,7 @@ enum Event { call = 0, returned = 3, builtin = 4 };  // Py_tracefunc's
 
 // The functions of Python's interface that are called, found in the process.
 struct Python {
-  void* (*code)(void*) = nullptr;
+  void* (*code_by_function)(void*) = nullptr;
   void (*release)(void*) = nullptr;
   void* (*attribute)(void*, const char*) = nullptr;
   const char* (*text)(void*, std::ptrdiff_t*) = nullptr;
@@ -41,14 +41,16 @@ struct Python {
     const auto find = [](auto& f, const char* name) {
       return (f = reinterpret_cast<std::decay_t<decltype(f)>>(dlsym(RTLD_DEFAULT, name))) != nullptr;
     };
-    whole = find(code, "PyFrame_GetCode") && find(release, "Py_DecRef") && find(attribute, "PyObject_GetAttrString") &&
-            find(text, "PyUnicode_AsUTF8AndSize") && find(clear_error, "PyErr_Clear") && find(state, "PyGILState_GetThisThreadState") &&
-            find(lock, "PyGILState_Ensure") && find(unlock, "PyGILState_Release") && find(profile, "PyEval_SetProfile");
+    find(code_by_function, "PyFrame_GetCode");  // Python 3.8 has none
+    whole = find(release, "Py_DecRef") && find(attribute, "PyObject_GetAttrString") && find(text, "PyUnicode_AsUTF8AndSize") &&
+            find(clear_error, "PyErr_Clear") && find(state, "PyGILState_GetThisThreadState") && find(lock, "PyGILState_Ensure") &&
+            find(unlock, "PyGILState_Release") && find(profile, "PyEval_SetProfile");
   }
   static const Python& get() {
     static const Python& py = *new Python;
     return py;
   }
+  void* code(void* frame) const { return code_by_function ? code_by_function(frame) : attribute(frame, "f_code"); }
 };
 
 // Whether code is of the observer's files that compute beside the program. Those that wrap the program's own calls (steps.py) have it inside.
