@@ -311,6 +311,27 @@ TEST(MemoryModel, FormulasGiveTheNumbersBesideThem) {
   }
   EXPECT_GT(named, 20);
 
+  // One name of several shapes is a row for each of them.
+  const auto numbers_are_bytes = [&](const auto& rows) {
+    for (const auto& row : rows) {
+      const std::string formula = row["formula"];
+      const auto equals = formula.find(" = ");
+      const double numbers = of_all(equals == std::string::npos ? formula : formula.substr(equals + 3)), bytes = row["bytes"];
+      EXPECT_TRUE(numbers <= bytes && bytes < numbers + 256 * row["tensors"].template get<double>()) << row["name"] << " " << formula;
+    }
+  };
+  ModelMemory other = m;
+  other.model = engine::model_described("small"), other.batches = {2};
+  other.levers.precision = {*precision_named("fp8")};
+  const auto fp8 = json_of(memory_model(other));
+  int scales = 0;
+  for (const auto& row : fp8["rows"][0]["components"]) scales += row["name"] == "scales";
+  EXPECT_GT(scales, 3) << "of weights and of activations, of several widths";
+  numbers_are_bytes(fp8["rows"][0]["components"]);
+  other.levers = m.levers;
+  other.ranks.count = 2, other.ranks.sharding = engine::Sharding::everything;
+  numbers_are_bytes(json_of(memory_model(other))["rows"][0]["components"]);
+
   m.model = engine::model_described("llama-3.1-8b");  // scaled positions change no dimension
   m.batches = {1};
   const auto llama = json_of(memory_model(m));

@@ -12,8 +12,11 @@ std::vector<Standing> standing_by_name(const engine::Forecast& f) {
     std::int64_t count = 0;
     std::uint64_t bytes = 0;
   };
-  using Key = std::tuple<Phase, std::string, DType>;
-  const auto key_of = [](const Entry& e) { return Key(e.phase, e.name.text, e.dtype); };
+  using Key = std::tuple<Phase, std::string, DType, std::vector<std::int64_t>>;
+  const auto key_of = [](const Entry& e) {
+    const auto& dim = e.shape.dim;
+    return Key(e.phase, e.name.text, e.dtype, std::vector<std::int64_t>(dim.begin(), dim.begin() + e.shape.rank));
+  };
   std::vector<Standing> all;
   std::map<Key, std::pair<std::size_t, Live>> known;  // where it is in `all`
   for (const auto& event : f.events) {

@@ -1,4 +1,4 @@
-// Who is allocated during a step: tensors of one name, phase and dtype together, over all blocks.
+// Who is allocated during a step: tensors of one name, phase, dtype and shape together, over all blocks.
 #pragma once
 #include <vector>
 
