@@ -151,7 +151,7 @@ class Guesses(Dry):
         """)
         self.assertEqual(lines, ["True 1.3333333333333333 True True", "[0.75, 0.75, 0.75, 0.75, (0.75+0.75j)]",
                                  "[0.75, 0.75, 0.75] [0.75, 0.75] True torch.float64", "[0.0, 0.75, 0.0] [0.0, 0.75, 0.0]",
-                                 "True True False True False", "True False False 2048 0"])
+                                 "True True False True False", "True False False 2048 2048"])
         self.assertIn(("value", "program.py:6 float32"), [(m[0], m[1].rsplit("/", 1)[1]) for m in marks if m[0] == "value"])
 
 
