@@ -122,6 +122,12 @@ class Observer(unittest.TestCase):
         self.assertTrue(lines[1].startswith("mark note|the observer could not begin with torch: "), lines)
         self.assertEqual(lines[2], "goes on")
 
+    def test_a_version_that_is_too_old_is_said(self):
+        for version, said in ("2.3.1+cu121", 1), ("1.13.1", 1), ("2.4.0", 0), ("2.10.0+cu128", 0), ("3.0a0+git12", 0), ("mine", 0):
+            torch = self.folder({"torch/__init__.py": f"from . import version\n__version__ = '{version}'\n", "torch/version.py": "cuda = '12.1'\n"})
+            notes = [line for line in self.run_python("import torch", torch) if "is older than 2.4" in line]
+            self.assertEqual(len(notes), said, version)
+
     def test_a_tensor_without_memory_is_not_asked_for_its_address(self):
         code = textwrap.dedent("""
             from headroom_dry.floats import Floats

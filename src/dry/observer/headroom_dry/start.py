@@ -17,6 +17,8 @@ def observe(torch):
         if DRY:
             _end_without_cuda()
         return
+    if _is_too_old(torch.__version__):
+        library.mark("note", f"PyTorch {torch.__version__} is older than 2.4, the oldest that a forecast knows: values that it reads are 0, and recurrent layers fail")
     from . import places, requests, steps, substitutes
     places.begin(torch)
     requests.begin(torch)
@@ -28,6 +30,13 @@ def observe(torch):
         hosts.begin(torch)
         limits.begin(torch)
     substitutes.begin(torch)
+
+
+def _is_too_old(version):
+    try:
+        return tuple(int(n) for n in version.split(".")[:2]) < (2, 4)
+    except ValueError:  # a build of one's own
+        return False
 
 
 def _end_without_cuda():
