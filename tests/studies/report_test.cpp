@@ -9,6 +9,7 @@
 #include "engine/model/models.h"
 #include "engine/model/plain_model.h"
 #include "memory/ledger.h"
+#include "report/render.h"
 #include "studies/memory/live_bytes.h"
 #include "studies/report/parts.h"
 #include "studies/results/columns.h"
