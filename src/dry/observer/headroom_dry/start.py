@@ -18,7 +18,8 @@ def observe(torch):
             _end_without_cuda()
         return
     if _is_too_old(torch.__version__):
-        library.mark("note", f"PyTorch {torch.__version__} is older than 2.4, the oldest that a forecast knows: values that it reads are 0, and recurrent layers fail")
+        old = f"PyTorch {torch.__version__} is older than 2.4, the oldest that a forecast knows"
+        library.mark("note", f"{old}: values that it reads are 0, and recurrent layers fail")
     from . import places, requests, steps, substitutes
     places.begin(torch)
     requests.begin(torch)
