@@ -70,14 +70,14 @@ TEST(Cudnn, APlanKnowsItsOperationAfterItsPartsAreDestroyed) {
 
 // A plan of a convolution of two images in bf16, 64 channels of 8 x 8, by a filter of 3 x 3.
 std::int64_t workspace_of_convolution(const Backend& b, bool channels_innermost) {
-  constexpr int brain = 9;
+  constexpr int type_of_data = 1, brain = 9;
   const std::int64_t images[] = {2, 64, 8, 8}, weights[] = {64, 64, 3, 3};
   void *const filter = b.made(tensor), *const in = b.made(tensor), *const out = b.made(tensor), *const op = b.made(forward_convolution);
   for (void* t : {filter, in, out}) {
     const std::int64_t* const dims = t == filter ? weights : images;
     const std::int64_t places = dims[2] * dims[3];
     const std::int64_t plain[] = {dims[1] * places, places, dims[3], 1}, innermost[] = {dims[1] * places, 1, dims[3] * dims[1], dims[1]};
-    EXPECT_EQ(b.set(t, tensor_type, 0, 1, &brain), 0);
+    EXPECT_EQ(b.set(t, tensor_type, type_of_data, 1, &brain), 0);
     EXPECT_EQ(b.set(t, tensor_dims, 3, 4, dims), 0);
     EXPECT_EQ(b.set(t, tensor_strides, 3, 4, channels_innermost ? innermost : plain), 0);
   }
