@@ -51,8 +51,9 @@ TEST_F(Program, RunsOfTwoCommandsAreNotCompared) {
   const std::string a = (folder_ / "a.json").string(), b = (folder_ / "b.json").string(), again = (folder_ / "again.json").string();
   ASSERT_EQ(run("memory attention --device cpu --len 16 --out " + a).code, 0);
   ASSERT_EQ(run("step --layers 1 --width 32 --heads 2 --vocab 64 --len 16 --out " + b + small).code, 0);
-  EXPECT_EQ(run("report --format md " + a + " " + b).out.find("against"), std::string::npos);
-  refused("compare " + a + " " + b, 2, "a.json is of headroom memory and b.json of headroom step");
+  for (const char* const before : {"against a.json", "against b.json"})
+    EXPECT_EQ(run("report --format md " + a + " " + b).out.find(before), std::string::npos);
+  refused("compare " + a + " " + b, 2, a + " is of headroom memory and " + b + " of headroom step");
   ASSERT_EQ(run("results 2 --db " + db_ + " --out " + again).code, 0);
   EXPECT_NE(run("report --format md " + again + " " + b).out.find("against again.json"), std::string::npos)
       << "rows of the store may be of any kind";
