@@ -52,4 +52,26 @@ constexpr std::int64_t jacobi_workspace(std::int64_t n) {
   return n * n + n + 2053 + (tiles - 1) * (1029 + 4 * tiles);
 }
 
+// Q of so many reflectors times a matrix, from the left (bench/results/h200_cusolver_singular_2026-11-29.csv, as all below); of one size of 660 that were asked
+// for a card takes `times_q_unsure` more.
+constexpr std::int64_t times_q_unsure = 32;
+
+constexpr std::int64_t times_q_workspace(std::int64_t rows, std::int64_t columns, std::int64_t reflectors) {
+  const std::int64_t tall = rows > 32 ? 32 : 0;
+  return 65760 + tall + 256 * rows + 512 * columns + round_up(reflectors * (rows + reflectors), 32) + 32 * ceil_div(columns, 32);
+}
+
+// Singular values by Jacobi's method. Other than square matrices are made square by QR, wide ones after they were turned.
+constexpr std::int64_t square_singular_workspace(std::int64_t n) {
+  return round_up(jacobi_workspace(n), 32) + round_up(n * n, 32) + 1024 * ceil_div(n, 32);
+}
+
+constexpr std::int64_t singular_workspace(std::int64_t rows, std::int64_t columns, bool whole) {  // whole: Q has as many columns as rows
+  if (rows == columns) return square_singular_workspace(rows);
+  const std::int64_t less = std::min(rows, columns), more = std::max(rows, columns);
+  const std::int64_t qr = std::max(times_q_workspace(more, whole ? more : less, less), 32 + qr_workspace(less));
+  const std::int64_t turned = rows < columns ? round_up(rows * columns, 32) : 0;
+  return std::max(round_up(less, 32) + qr + turned, square_singular_workspace(less) + round_up(less * less, 32));
+}
+
 }  // namespace headroom::dry

@@ -70,6 +70,22 @@ TEST(DrySolverWorkspace, JacobisMethodTakesWhatAnH200Said) {
   }
 }
 
+TEST(DrySolverWorkspace, SingularValuesTakeWhatAnH200Said) {
+  const std::vector<Asked> all = answers_of_an_h200("h200_cusolver_singular_2026-11-29.csv");
+  ASSERT_EQ(all.size(), 1894u);
+  int others = 0;
+  for (const Asked& a : all) {
+    if (named(a, "gesvdj")) {
+      EXPECT_EQ(singular_workspace(a.rows, a.columns, a.which == "whole"), a.answer) << a.rows << " x " << a.columns << " " << a.which;
+      continue;
+    }
+    const std::int64_t more = a.answer - times_q_workspace(a.rows, a.columns, std::stoll(a.which));
+    EXPECT_TRUE(more == 0 || more == times_q_unsure) << a.rows << " x " << a.columns << " by " << a.which << ": " << more;
+    others += more != 0;
+  }
+  EXPECT_EQ(others, 1);
+}
+
 TEST(DrySolverWorkspace, QOfSizesThatWereNotAskedForIsUnsure) {
   EXPECT_EQ(q_unsure(64), 0);
   EXPECT_GE(q_unsure(127), q_workspace(127, 128) - q_workspace(127, 127) - 128 * 2);

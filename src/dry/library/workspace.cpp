@@ -63,25 +63,35 @@ int solver(const char* name, Word to, std::int64_t numbers, std::int64_t unsure_
 
 }  // namespace
 
-#define RULED(type, wide)                                                                                        \
-  extern "C" int cusolverDn##type##geqrf_bufferSize(Word, int, int n, Word, int, Word to) {                      \
-    return solver("cusolverDn" #type "geqrf_bufferSize", to, qr_workspace(n));                                   \
-  }                                                                                                              \
-  extern "C" int cusolverDn##type##getrf_bufferSize(Word, int m, int n, Word, int, Word to) {                    \
-    return solver("cusolverDn" #type "getrf_bufferSize", to, lu_workspace(m, n, wide));                          \
-  }                                                                                                              \
-  extern "C" int cusolverDn##type##potrf_bufferSize(Word, int upper, int n, Word, int, Word to) {                \
-    return solver("cusolverDn" #type "potrf_bufferSize", to, cholesky_workspace(upper != 0, n, wide));           \
-  }                                                                                                              \
-  extern "C" int cusolverDn##type##orgqr_bufferSize(Word, int m, int n, int, Word, int, Word, Word to) {         \
-    return solver("cusolverDn" #type "orgqr_bufferSize", to, q_workspace(m, n), q_unsure(n) * (wide ? 8 : 4));   \
-  }                                                                                                              \
-  extern "C" int cusolverDn##type##syevd_bufferSize(Word, int, int, int n, Word, int, Word, Word to) {           \
-    return solver("cusolverDn" #type "syevd_bufferSize", to, eigen_workspace(n), eigen_unsure * (wide ? 8 : 4)); \
-  }                                                                                                              \
-  extern "C" int cusolverDn##type##syevj_bufferSize(Word, int, int, int n, Word, int, Word, Word to, Word) {     \
-    constexpr const char* name = "cusolverDn" #type "syevj_bufferSize";                                          \
-    return n <= most_by_jacobi ? solver(name, to, jacobi_workspace(n)) : answer_zero<int>(name, &to, 0);         \
+#define RULED(type, wide)                                                                                                              \
+  extern "C" int cusolverDn##type##geqrf_bufferSize(Word, int, int n, Word, int, Word to) {                                            \
+    return solver("cusolverDn" #type "geqrf_bufferSize", to, qr_workspace(n));                                                         \
+  }                                                                                                                                    \
+  extern "C" int cusolverDn##type##getrf_bufferSize(Word, int m, int n, Word, int, Word to) {                                          \
+    return solver("cusolverDn" #type "getrf_bufferSize", to, lu_workspace(m, n, wide));                                                \
+  }                                                                                                                                    \
+  extern "C" int cusolverDn##type##potrf_bufferSize(Word, int upper, int n, Word, int, Word to) {                                      \
+    return solver("cusolverDn" #type "potrf_bufferSize", to, cholesky_workspace(upper != 0, n, wide));                                 \
+  }                                                                                                                                    \
+  extern "C" int cusolverDn##type##orgqr_bufferSize(Word, int m, int n, int, Word, int, Word, Word to) {                               \
+    return solver("cusolverDn" #type "orgqr_bufferSize", to, q_workspace(m, n), q_unsure(n) * (wide ? 8 : 4));                         \
+  }                                                                                                                                    \
+  extern "C" int cusolverDn##type##syevd_bufferSize(Word, int, int, int n, Word, int, Word, Word to) {                                 \
+    return solver("cusolverDn" #type "syevd_bufferSize", to, eigen_workspace(n), eigen_unsure * (wide ? 8 : 4));                       \
+  }                                                                                                                                    \
+  extern "C" int cusolverDn##type##syevj_bufferSize(Word, int, int, int n, Word, int, Word, Word to, Word) {                           \
+    constexpr const char* name = "cusolverDn" #type "syevj_bufferSize";                                                                \
+    return n <= most_by_jacobi ? solver(name, to, jacobi_workspace(n)) : answer_zero<int>(name, &to, 0);                               \
+  }                                                                                                                                    \
+  extern "C" int cusolverDn##type##gesvdj_bufferSize(Word, int vectors, int thin, int m, int n, Word, int, Word, Word, int, Word, int, \
+                                                     Word to, Word) {                                                                  \
+    constexpr const char* name = "cusolverDn" #type "gesvdj_bufferSize";                                                               \
+    return vectors || thin ? solver(name, to, singular_workspace(m, n, !thin)) : answer_zero<int>(name, &to, 0);                       \
+  }                                                                                                                                    \
+  extern "C" int cusolverDn##type##ormqr_bufferSize(Word, int right, int, int m, int n, int k, Word, int, Word, Word, int, Word to) {  \
+    constexpr const char* name = "cusolverDn" #type "ormqr_bufferSize";                                                                \
+    if (right) return answer_zero<int>(name, &to, 0);                                                                                  \
+    return solver(name, to, times_q_workspace(m, n, k), times_q_unsure * (wide ? 8 : 4));                                              \
   }
 RULED(S, false)
 RULED(D, true)
@@ -132,11 +142,10 @@ TWO(cusolverDn, C, Z, potrf_bufferSize, int, 5)
 TWO(cusolverDn, C, Z, getrf_bufferSize, int, 5)
 FOUR(cusolverDn, sytrf_bufferSize, int, 4)
 FOUR(cusolverDn, gesvd_bufferSize, int, 3)
-FOUR(cusolverDn, gesvdj_bufferSize, int, 12)
+TWO(cusolverDn, C, Z, gesvdj_bufferSize, int, 12)
 FOUR(cusolverDn, gesvdjBatched_bufferSize, int, 11)
 FOUR(cusolverDn, gesvdaStridedBatched_bufferSize, int, 16)
 TWO(cusolverDn, C, Z, ungqr_bufferSize, int, 7)
-TWO(cusolverDn, S, D, ormqr_bufferSize, int, 11)
 TWO(cusolverDn, C, Z, unmqr_bufferSize, int, 11)
 TWO(cusolverDn, C, Z, heevd_bufferSize, int, 7)
 TWO(cusolverDn, C, Z, heevj_bufferSize, int, 7)

@@ -207,7 +207,7 @@ void describe(Of<UnknownValueRow> auto& r, auto&& f) {
 }
 
 constexpr const char *workspace_taken_as_nothing = "workspace taken as 0", *workspace_by_a_formula = "workspace by a formula",
-                     *workspace_as_measured = "workspace as of an H100", *workspace_by_the_library = "workspace as without a card",
+                     *workspace_as_measured = "workspace as a card said", *workspace_by_the_library = "workspace as without a card",
                      *workspace_of_another_version = "workspace as of cuDNN 9.19";
 struct OnlyAcceptedRow {  // a function that was not answered as a card would
   std::string function, what, line;
