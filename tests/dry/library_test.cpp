@@ -234,7 +234,9 @@ TEST_F(DryLibrary, VisibleCardsAreCounted) {
   settings.cards = 4;
   EXPECT_EQ(run("count"), (Numbers{0, 4, 4, 0, 1024}));
   EXPECT_EQ(run("count", {"CUDA_VISIBLE_DEVICES=2,0"}), (Numbers{0, 2, 4, 0, 1024}));
-  EXPECT_EQ(run("count", {"CUDA_VISIBLE_DEVICES=1,7,2"}), (Numbers{0, 1, 4, 0, 1024}));
+  EXPECT_EQ(run("count", {"CUDA_VISIBLE_DEVICES=1,7,2"}), (Numbers{0, 3, 8, 0, 1024})) << "the host of such a program has eight";
+  EXPECT_EQ(run("count", {"CUDA_VISIBLE_DEVICES=1,-1,2"}), (Numbers{0, 1, 4, 0, 1024}));
+  EXPECT_EQ(run("count", {"CUDA_VISIBLE_DEVICES=5000"}), (Numbers{100, 0, 4, 0, 1024}));
   EXPECT_EQ(run("count", {"CUDA_VISIBLE_DEVICES="}), (Numbers{100, 0, 4, 0, 1024}));
 }
 

@@ -445,6 +445,23 @@ TEST(Forecast, AProgramThatAsksForACardThatIsNotShownIsToldHowToShowIt) {
   EXPECT_EQ(advice_on(run, 1), "");
 }
 
+TEST(Forecast, AProgramToWhichNoCardIsShownIsToldWhy) {
+  const DryRun run;
+  for (const char* const none : {"", "-1"}) {
+    setenv("CUDA_VISIBLE_DEVICES", none, 1);
+    try {
+      refuse_without_bytes(run, {"python3", "train.py"}, 1);
+      ADD_FAILURE();
+    } catch (const Error& e) {
+      EXPECT_EQ(e.what(),
+                fmt::format("CUDA_VISIBLE_DEVICES={} shows no card to 'train.py': leave it out, as by env -u CUDA_VISIBLE_DEVICES "
+                            "headroom forecast",
+                            none));
+    }
+  }
+  unsetenv("CUDA_VISIBLE_DEVICES");
+}
+
 TEST(Forecast, AProgramHasTheNameOfItsScript) {
   EXPECT_EQ(name_of({"/v/bin/python3", "-u", "/home/me/train.py", "x.py"}), "/home/me/train.py");
   EXPECT_EQ(name_of({"python3", "-m", "trainer.run", "--config", "c.py"}), "trainer.run");

@@ -18,11 +18,6 @@ namespace {
 
 enum Return { success = 0, bad_argument = 2, not_supported_here = 3, too_small = 7 };
 
-int cards() {
-  const char* const all = std::getenv(cards_variable);
-  return all ? std::atoi(all) : 1;
-}
-
 int number(const void* handle) { return int(reinterpret_cast<std::uintptr_t>(handle)) - 1; }
 
 int text(char* out, unsigned room, const char* value) {
@@ -96,12 +91,12 @@ int nvmlSystemGetCudaDriverVersion_v2(int* out) {
 }
 int nvmlSystemGetCudaDriverVersion(int* out) { return nvmlSystemGetCudaDriverVersion_v2(out); }
 int nvmlDeviceGetCount_v2(unsigned* out) {
-  *out = unsigned(cards());
+  *out = unsigned(host_cards());
   return success;
 }
 int nvmlDeviceGetCount(unsigned* out) { return nvmlDeviceGetCount_v2(out); }
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** out) {
-  if (int(index) >= cards()) return bad_argument;
+  if (int(index) >= host_cards()) return bad_argument;
   *out = reinterpret_cast<void*>(std::uintptr_t(index) + 1);
   return success;
 }

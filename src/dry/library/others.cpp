@@ -15,7 +15,7 @@ namespace headroom::dry {
 
 namespace {
 
-constexpr int most_processes = 512, most_cards = 64;
+constexpr int most_processes = 512;
 
 struct Row {
   std::atomic<std::int32_t> pid;  // 0: free

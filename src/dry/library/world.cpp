@@ -23,20 +23,24 @@ namespace headroom::dry {
 
 namespace {
 
-// The cards that are visible, by their index on the host: "0,2"; as CUDA does, the list ends at the first that is none.
-std::vector<int> visible_cards() {
+int asked_cards() {
   const char* const all = std::getenv(cards_variable);
-  const int count = all ? std::max(0, std::atoi(all)) : 1;
+  return all ? std::max(0, std::atoi(all)) : 1;
+}
+
+// The cards that are visible, by their index on the host: "0,2"; as CUDA does, the list ends at the first that is none. A host has each card that is named:
+// programs choose the free one of the machine that they were written for.
+std::vector<int> visible_cards() {
   const char* at = std::getenv("CUDA_VISIBLE_DEVICES");
   std::vector<int> out;
   if (!at) {
-    for (int i = 0; i < count; ++i) out.push_back(i);
+    for (int i = 0; i < asked_cards(); ++i) out.push_back(i);
     return out;
   }
   while (*at) {
     char* end = nullptr;
     const long i = std::strtol(at, &end, 10);
-    if (end == at || i < 0 || i >= count || std::ranges::count(out, int(i))) break;
+    if (end == at || i < 0 || i >= most_cards || std::ranges::count(out, int(i))) break;
     out.push_back(int(i));
     at = *end == ',' ? end + 1 : end;
     if (*end && *end != ',') break;
@@ -61,6 +65,11 @@ const Card& card() {
   return one;
 }
 
+int host_cards() {
+  int cards = asked_cards();
+  for (const int i : visible_cards()) cards = std::max(cards, i + 1);
+  return cards;
+}
 int devices() { return int(visible().size()); }
 int physical(int device) { return device >= 0 && device < devices() ? visible()[std::size_t(device)] : 0; }
 

@@ -10,6 +10,8 @@
 namespace headroom::dry {
 
 const Card& card();
+constexpr int most_cards = 64;
+int host_cards();          // of this host: those of the settings, and those that CUDA_VISIBLE_DEVICES names
 int devices();             // cards that CUDA_VISIBLE_DEVICES leaves
 int physical(int device);  // its index on the host
 int& device();             // the calling thread's

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <cctype>
+#include <cstdlib>
 
 #include "base/error.h"
 #include "base/interrupt.h"
@@ -34,6 +36,11 @@ void refuse_without_bytes(const DryRun& run, const std::vector<std::string>& pro
                   fmt::format("'{}' brings a CUDA runtime of its own, in {}: its calls cannot be answered; use a build that "
                               "links libcudart.so",
                               name, joined(p.static_runtimes)));
+  if (const char* const cards = std::getenv("CUDA_VISIBLE_DEVICES"); cards && !std::isdigit(static_cast<unsigned char>(*cards)))
+    throw Error(
+        Code::unsupported,
+        fmt::format("CUDA_VISIBLE_DEVICES={} shows no card to '{}': leave it out, as by env -u CUDA_VISIBLE_DEVICES headroom forecast",
+                    cards, name));
   const auto without_cuda = std::ranges::find_if(run.processes, [](const ProcessStory& p) { return !p.torch_with_cuda; });
   if (without_cuda != run.processes.end() || run.says("not compiled with cuda"))
     throw Error(
