@@ -252,14 +252,14 @@ class CachingAllocator {
       }
     for (std::uint64_t gone = 0; gone < enough && !whole.empty();) {
       const double mean = ages / double(whole.size());
-      const auto old = std::ranges::stable_partition(whole, [&](Block block) { return double(age(block)) < mean; });
-      if (old.empty()) return;
-      for (const Block block : old) {
+      const auto old = std::stable_partition(whole.begin(), whole.end(), [&](Block block) { return double(age(block)) < mean; });
+      if (old == whole.end()) return;
+      std::for_each(old, whole.end(), [&](Block block) {
         gone += block->second.bytes;
         ages -= double(age(block));
         give_to_driver(block);
-      }
-      whole.erase(old.begin(), old.end());
+      });
+      whole.erase(old, whole.end());
     }
   }
 
