@@ -53,7 +53,7 @@ no-cuda: setup
 	@env -u CUDACXX -u CUDA_HOME -u CUDA_PATH PATH="$(WITHOUT_CUDA)" sh -c 'cmake --preset no-cuda --log-level=WARNING && \
 	  cmake --build --preset no-cuda --target product house_test cli_slow_test && ctest --preset no-cuda -j $(TEST_JOBS)'
 
-check: build  ## what is too long for every change: headers one by one, and every fast test under the sanitizers; an hour on two cores
+check: build  ## what is too long for every change: headers one by one, and every fast test under the sanitizers
 	@cmake --build --preset release
 	@ctest --preset check
 	@$(MAKE) --no-print-directory asan TEST_JOBS=$(TEST_JOBS)
