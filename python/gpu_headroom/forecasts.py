@@ -110,7 +110,7 @@ class Forecast:
     model_flops: float  # what MFU is counted by: no recomputation
     traffic_bytes: float
     host_bytes: int  # pinned host memory, where blocks keep tensors (keep="host:N"); not in the peak
-    ms_at_least: Optional[float]  # a lower bound: every op at its ceiling; None where a ceiling is not known
+    ms_at_least: Optional[float]  # a lower bound: every op at its ceiling, or its ms where that is less; None where a ceiling is not known
     ms: Optional[float]  # expected, where steps of such a machine were measured, and between what it lies; else None
     ms_low: Optional[float]
     ms_high: Optional[float]

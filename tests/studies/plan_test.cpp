@@ -214,6 +214,21 @@ TEST(Plan, IsOrderedByWhatAStepIsExpectedToTake) {
   EXPECT_NE(render_text(outcome.record).find("(ms "), std::string::npos) << "the picture's axis";
 }
 
+// 2.7B that keeps blocks on the host waits for their copies: its card has power to spare, and products go faster than the ceiling that was measured.
+TEST(Plan, NoTimeIsBelowItsBound) {
+  Plan p = plan_of(model_described("2.7B"));
+  p.len = 1024, p.levers.precision = {{DType::bf16}};
+  for (const char* card : {"h200", "h100", "a100"}) {
+    p.device = device_described(card), p.memory_bytes = 1ull << 43;
+    const auto rows = rows_of(plan(p));
+    EXPECT_GT(rows.size(), 200u);
+    for (const auto& row : rows) {
+      EXPECT_GE(row["ms_low"], row["ms_at_least"]) << card << " " << words_of(row);
+      EXPECT_GE(row["ms"], row["ms_low"]) << card << " " << words_of(row);
+    }
+  }
+}
+
 // A machine that measured its steps in FP32 alone.
 TEST(Plan, SettingsWithoutATimeComeLast) {
   Plan p = plan_of(tiny());

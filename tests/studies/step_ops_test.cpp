@@ -40,6 +40,16 @@ TEST(StepOps, AreJoinedByNameAndTheWorstIsFirst) {
   }
 }
 
+TEST(StepOps, WhatRunsBesideTheStepHasNoTimeInTheForecast) {
+  const auto joined = joined_ops(forecast_of("null"), profile);
+  ASSERT_TRUE(joined);
+  EXPECT_DOUBLE_EQ(joined->forecast_ms, 2.25);
+  const auto rope = std::find_if(joined->rows.begin(), joined->rows.end(), [](const OpPairRow& r) { return r.op == "rope"; });
+  ASSERT_NE(rope, joined->rows.end());
+  EXPECT_EQ(rope->forecast_ms, 0);
+  EXPECT_FALSE(rope->ratio);
+}
+
 TEST(StepOps, OtherFilesAreNotTaken) {
   EXPECT_FALSE(joined_ops(profile, profile));
   EXPECT_FALSE(joined_ops(forecast_of("1"), forecast_of("1")));
@@ -49,7 +59,9 @@ TEST(StepOps, OtherFilesAreNotTaken) {
 }
 
 TEST(StepOps, AForecastWithoutTimesOrOfSeveralStepsSaysSo) {
-  EXPECT_THROW(joined_ops(forecast_of("null"), profile), Error);
+  RowObject without = forecast_of("1");
+  for (RowObject& op : without["rows"][0]["time"]) op["ms"] = nullptr;
+  EXPECT_THROW(joined_ops(without, profile), Error);
   RowObject two = forecast_of("1");
   two["rows"].push_back(two["rows"][0]);
   EXPECT_THROW(joined_ops(two, profile), Error);

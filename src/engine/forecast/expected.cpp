@@ -245,13 +245,15 @@ double Composition::doubt() const {
 Expected expected_time(Composition of_step, const LinkTime& link, const OpTimes& t, double ms_at_least) {
   of_step.wait(link.exposed_ms + link.host_exposed_ms);
   const double begins_ms = t.over_units ? step_terms::begins_ms : 0, longer = of_step.hold_back();  // a step that waits needs less power
-  of_step.wait(t.efficiency.link * link.ms);
+  const double beside_ms = t.efficiency.link * link.ms;
+  of_step.wait(beside_ms);
   of_step.begin(begins_ms);
   const double ms = of_step.ms();
   // A card whose own steps lie further from what the others say than an H200's is known less well. A CPU has its own steps alone to go by.
   const double ratio =
       t.wider * (t.units > 0 ? std::exp(of_step.doubt() * std::max(1.0, std::log(t.within) / std::log(recorded_within))) : t.within);
-  return {ms, std::max(ms / ratio, std::min(ms, ms_at_least)), ms * ratio, t.by, longer, begins_ms};
+  const double waits_ms = link.exposed_ms + link.host_exposed_ms + beside_ms;
+  return {ms, std::max(ms / ratio, ms_at_least), ms * ratio, t.by, longer, begins_ms, waits_ms};
 }
 
 }  // namespace headroom::engine

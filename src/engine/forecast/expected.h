@@ -16,6 +16,7 @@ struct Expected {
   std::string by;        // what the interval stands on, where it is more than the card's own steps in this precision
   double longer = 1;     // what computes takes so much longer, because the step's power holds the card's clock back
   double begins_ms = 0;  // of the step, beside its ops
+  double waits_ms = 0;   // for other ranks and the host
 };
 
 // What the ops of a recipe take on a device, and how far that can be trusted.
@@ -72,7 +73,7 @@ class Composition {
   bool over_units_ = false;
 };
 
-// ms_at_least: of the same step, with every op at its ceiling; no interval begins below it, unless ms itself is below.
+// ms_at_least: of the same step, with every op as fast as it can be (least_ms in forecast.h); no interval begins below it.
 Expected expected_time(Composition of_ops, const LinkTime&, const OpTimes&, double ms_at_least);
 
 }  // namespace headroom::engine

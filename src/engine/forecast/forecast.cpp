@@ -69,15 +69,15 @@ void add_times(const Trace& t, const Recipe& recipe, const Device& device, Forec
     for (const std::uint32_t op : t.ops) ms.push_back(of_kind[op]);
     return ms;
   };
+  const OpTimesOrWhy times = op_times(recipe, device);
   const auto step_ms =
-      in_order([&](const OpCall& s) { return s.cost.link_bytes > 0 ? 0 : s.times * roofline_ms(s, recipe.precision, device.ceilings); });
+      in_order([&](const OpCall& s) { return s.cost.link_bytes > 0 ? 0 : least_ms(s, recipe, device.ceilings, times.times); });
   double walked_link_ms = 0;
   for (const dist::Sent& s : t.calls) walked_link_ms += s.link_ms;
   f.link_ms = link_ms_of(t, recipe);
   const dist::Exposed exposed = dist::exposed_ms(t.calls, t.joints, step_ms);
   const double of_link = walked_link_ms > 0 ? f.link_ms / walked_link_ms : 1;
   f.exposed_ms = exposed.link_ms * of_link;
-  const OpTimesOrWhy times = op_times(recipe, device);
   LinkTime waits{f.link_ms};
   if (times.times) {  // longer than at their ceilings, ops hide more of what the links do
     const auto expected = in_order([&](const OpCall& s) { return expected_ms(s, recipe, *times.times); });
@@ -137,6 +137,11 @@ double roofline_ms(const OpCall& s, Precision of_model, const Ceilings& ceilings
                traffic = ceilings.copy_bytes_per_s > 0 ? s.cost.bytes / ceilings.copy_bytes_per_s : 0,
                link = ceilings.link_bytes_per_s > 0 ? s.cost.link_bytes / ceilings.link_bytes_per_s : 0;
   return 1e3 * std::max({arithmetic, traffic, link});
+}
+
+double least_ms(const OpCall& s, const Recipe& r, const Ceilings& ceilings, const std::optional<OpTimes>& expected) {
+  const double at_ceilings = s.times * roofline_ms(s, r.precision, ceilings);
+  return expected && s.cost.link_bytes <= 0 ? std::min(at_ceilings, expected_ms(s, r, *expected)) : at_ceilings;
 }
 
 double model_flops(const Recipe& r) {

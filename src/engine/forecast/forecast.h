@@ -24,7 +24,7 @@ struct ForecastTotals {
   double host_moved_bytes = 0;                                 // to the host and back
   double host_ms = 0;                                          // time on the host's link; 0: its rate is unknown
   double host_exposed_ms = 0;                                  // the part that the step waits for
-  double ms = 0;                                               // the roofline's time; 0: a ceiling that is needed is unknown
+  double ms = 0;                                               // a lower bound (least_ms); 0: a ceiling that is needed is unknown
   std::optional<Expected> expected;                            // if efficiencies say something of it
   std::string why_no_ms;                                       // if they do not
 
@@ -56,6 +56,10 @@ std::string in_words_of_fp8(std::span<const Recipe>, const Device&);
 
 // The roofline's time of one op: the longest of its arithmetic, its traffic and what it sends.
 double roofline_ms(const OpCall&, Precision of_model, const Ceilings&);
+
+// No call of the op is faster: its roofline, or its expected time where that is less. A ceiling is a measured rate, and an op may exceed it: products,
+// while the card has power to spare; small tensors, from the card's cache. Of all op.times calls.
+double least_ms(const OpCall&, const Recipe&, const Ceilings&, const std::optional<OpTimes>& expected);
 
 // 6 FLOPs (2 forward alone) for each weight that a token is multiplied with, and attention's forward and backward, causal counted by half.
 double model_flops(const Recipe&);

@@ -177,13 +177,16 @@ Table times(const Case& c, const ModelMemory& s) {
     row.count += op.times;
     row.flops += op.times * op.cost.flops;
     row.traffic_bytes += op.times * op.cost.bytes;
-    row.ms_at_least += op.times * engine::roofline_ms(op, c.recipe.precision, s.device.ceilings);
-    if (says.times) row.ms = row.ms.value_or(0) + engine::expected_ms(op, c.recipe, *says.times, longer);
+    row.ms_at_least += engine::least_ms(op, c.recipe, s.device.ceilings, says.times);
+    const bool on_a_link = op.cost.link_bytes > 0;  // beside the step: what it waits for them has a row of its own
+    if (says.times && !on_a_link) row.ms = row.ms.value_or(0) + engine::expected_ms(op, c.recipe, *says.times, longer);
   }
-  if (c.step.expected && c.step.expected->begins_ms > 0) {
-    OpTimeRow& row = rows[{"the step's beginning", 0, 0, 0, 0}];
-    row = {"the step's beginning", "other", "values", 1};
-    row.ms = c.step.expected->begins_ms;
+  const auto beside_ops = [&](const char* what, double ms) {
+    if (ms > 0) rows[{what, 0, 0, 0, 0}] = {.op = what, .kind = "other", .making = "values", .count = 1, .ms = ms};
+  };
+  if (c.step.expected) {
+    beside_ops("the step's beginning", c.step.expected->begins_ms);
+    beside_ops("waits for links", c.step.expected->waits_ms);
   }
   std::vector<OpTimeRow> sorted;
   for (auto& [key, row] : rows) sorted.push_back(std::move(row));

@@ -199,7 +199,7 @@ struct OpTimeRow {  // ops of one name, kind and shape: what they take of a step
   double count = 0;
   std::int64_t m = 0, n = 0, k = 0, batch = 0;  // sides of a product, or of attention; 0: neither
   double flops = 0, traffic_bytes = 0, ms_at_least = 0;
-  std::optional<double> ms{};
+  std::optional<double> ms{};  // none: it runs on a link, beside the step
 };
 void describe(Of<OpTimeRow> auto& r, auto&& f) {
   using enum Role;

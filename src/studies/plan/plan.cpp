@@ -238,8 +238,9 @@ std::vector<PlanRow> rows_of(const Plan& p, const Forecasts& f, const std::vecto
 
 void add_notes_of_time(Record& r, const Plan& p, const Forecasts& f) {
   const bool bound = std::ranges::all_of(f.all(), [](const Setting&s) { return s.ms_at_least > 0; }), expected = f.search.by == By::ms;
-  r.add(Part{Note{bound ? fmt::format("ms_at_least is a lower bound: every op at its ceiling ({}), nothing overlapped.{}",
-                                      p.device.ceilings.source, expected ? "" : " Expect 1.2 to 3 times as long.")
+  r.add(Part{Note{bound ? fmt::format("ms_at_least is a lower bound: every op at its ceiling ({}){}, nothing overlapped.{}",
+                                      p.device.ceilings.source, expected ? " or its expected time, whichever is less" : "",
+                                      expected ? "" : " Expect 1.2 to 3 times as long.")
                         : "A required ceiling is unknown for this device, so settings are ordered by FLOPs, not by time."}});
   if (expected)
     r.add(Part{Note{

@@ -31,11 +31,13 @@ std::optional<OpsJoined> joined_ops(const RowObject& a, const RowObject& b) {
         "the forecast is of phase {}, the profile of phase {}: give both the same --phase", forecast_phase, profile_phase);
   std::map<std::string, OpPairRow> ops;
   OpsJoined joined;
-  for (const RowObject& op : a.at("rows").front().at("time")) {
-    check(op.contains("ms") && op.at("ms").is_number(), Code::bad_argument,
-          "the forecast has no expected times of ops; `ms_by` in its file says why");
+  const RowObject& time = a.at("rows").front().at("time");
+  const auto has_ms = [](const RowObject& op) { return op.contains("ms") && op.at("ms").is_number(); };
+  check(std::any_of(time.begin(), time.end(), has_ms), Code::bad_argument,
+        "the forecast has no expected times of ops; `ms_by` in its file says why");
+  for (const RowObject& op : time) {
     OpPairRow& row = ops[text_at(op, "op")];
-    const double ms = number_at(op, "ms");
+    const double ms = has_ms(op) ? number_at(op, "ms") : 0;  // what goes over a link runs beside the step
     row.times = row.times.value_or(0) + number_at(op, "count");
     row.forecast_ms += ms, joined.forecast_ms += ms;
   }
@@ -64,8 +66,10 @@ Record ops_record(const OpsJoined& o) {
   r.add("forecast_ms", o.forecast_ms, Unit::ms).add("ms", o.ms, Unit::ms);
   r.add("ratio", o.ms > 0 ? Value(o.forecast_ms / o.ms) : Value(), Unit::ratio);
   r.add(Part{table_of("ops", "Ops, the largest difference first; ratio is forecast over measured", o.rows)});
-  r.add(Part{
-      Note{"The last step of the profile. Waits for other ranks and the host are in the forecast of the step, not in those of its ops."}});
+  r.add(
+      Part{Note{"The last step of the profile. What goes to other ranks and the host has no time in the forecast; what the step waits for "
+                "them is its "
+                "row \"waits for links\"."}});
   return r;
 }
 
