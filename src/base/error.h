@@ -4,6 +4,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace headroom {
@@ -19,7 +20,7 @@ struct At {  // a Code with the source location of its use; made by implicit con
 
 struct Error : std::runtime_error {
   At at;
-  Error(At where, const std::string& text) : std::runtime_error(text), at(where) {}
+  Error(At where, std::string_view text);  // kept as printable() makes it: what() is a C string, which a zero byte would end
 };
 
 template <class... Parts>

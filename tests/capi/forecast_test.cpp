@@ -119,6 +119,8 @@ TEST(CForecast, AWrongRequestIsAnsweredInOneLine) {
   bad(R"({"model": "small", "precision": "tf32", "device": "cpu"})", "tf32 needs a GPU");
   bad(R"({"model": 3})", "model is 3");
   bad(R"({"model": "smal"})", "smal");
+  for (const char* request : {R"({"model": "sm\u0000\u001b[31mall"})", R"({"model": "small", "device": "sm\u0000\u001b[31mall"})"})
+    bad(request, R"(there is no 'sm\x00\x1b[31mall'; name one of )");
   refuse(headroom_forecast, R"({"version": 2, "model": "small"})", HEADROOM_UNSUPPORTED, "version 2");
   EXPECT_EQ(headroom_forecast(R"({"model": "small"})", nullptr), HEADROOM_BAD_ARGUMENT);
   bad((std::string(R"({"model": )") + std::string(100000, '[')).c_str(), "the request");
