@@ -14,6 +14,30 @@ TEST_F(Program, ReportSaysWhatItCannotTake) {
   refused("report " + (folder_ / "bad.csv").string(), 2, "a line of 1 cells under a head of 2");
 }
 
+// Rows of another program need a column of something measured; what this program wrote is taken as it is.
+TEST_F(Program, AFileFromElsewhereNeedsSomethingMeasured) {
+  const auto file = [&](const char* name, const char* text) {
+    std::ofstream(folder_ / name) << text;
+    return " " + (folder_ / name).string();
+  };
+  const std::string scores = file("scores.csv", "name,score\nx,1\ny,2\n"), times = file("times.csv", "model,latency_ms\nx,2.5\ny,3\n");
+  refused("report" + scores, 2, "'scores.csv' has no column of something measured, only name, score;");
+  refused("compare" + scores + scores, 2, "no column of something measured");
+  refused("report" + file("scores.json", R"({"rows": [{"name": "x", "score": 1}]})"), 2, "only name, score;");
+  refused("report" + file("empty.json", R"({"rows": []})"), 2, "'empty.json' has no rows");
+  EXPECT_EQ(run("report" + times).code, 0);
+  EXPECT_EQ(run("compare" + times + times).code, 0);
+  ASSERT_EQ(run("step --device cpu --layers 1 --width 32 --heads 2 --vocab 64 --batch 1 --len 16 --warmup 0 --steps 1 --db " + db_).code,
+            0);
+  for (const char* command : {"results", "kernels --device cpu", "precision autocast", "precision accumulate", "precision norm"})
+    for (const char* format : {"csv", "json"}) {
+      const std::string out = (folder_ / fmt::format("out.{}", format)).string();
+      const std::string store = std::string_view(command) == "results" ? " --db " + db_ : "";
+      ASSERT_EQ(run(fmt::format("{} --out {}{}", command, out, store)).code, 0) << command;
+      EXPECT_EQ(run("report " + out).code, 0) << command << " " << format << run("report " + out).err;
+    }
+}
+
 TEST_F(Program, AStepIsKeptAndReported) {
   const Ended step =
       run("step --device cpu --layers 1 --width 32 --heads 2 --vocab 64 --batch 1 --len 16 --warmup 0 --steps 2 --db " + db_);

@@ -9,7 +9,9 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/printable.h"
+#include "base/text.h"
 #include "report/render.h"
+#include "studies/results/columns.h"
 
 namespace headroom::studies {
 
@@ -178,6 +180,23 @@ std::string device_of_rows(const std::vector<RowObject>& rows) {
   return one ? name(rows[0]) : "";
 }
 
+// A file of a program that never heard of ours. In one that says who made it, any rows are a table.
+void check_known(const ReportRun& run) {
+  std::vector<std::string> fields;
+  for (const RowTable& table : run.tables) {
+    const Columns columns(table.name, table.rows);
+    for (const RowObject& row : table.rows)
+      if (columns.measures(row)) return;
+    if (!table.rows.empty() && fields.empty())
+      for (const auto& [field, value] : table.rows.front().items()) fields.push_back(field);
+  }
+  check(!fields.empty(), Code::bad_argument, "'{}' has no rows; give a file that --format csv or json wrote, or a run's number", run.name);
+  throw Error(Code::bad_argument,
+              fmt::format("'{}' has no column of something measured, only {}; a column is known by its end: _ms and _s are times, _bytes "
+                          "bytes, _tflops speeds, _error errors",
+                          run.name, shortened(joined(fields, ", "), 120)));
+}
+
 }  // namespace
 
 const std::vector<RowObject>& ReportRun::rows(const std::string& table) const {
@@ -206,7 +225,11 @@ std::vector<ReportRun> runs_from_text(const std::string& text, const std::string
   const auto is_result = [](const RowObject& r) { return r.is_object() && r.contains("result") && r["result"].is_object(); };
   const bool several =
       j.is_object() && j.contains("runs") && is_table(j["runs"]) && std::all_of(j["runs"].begin(), j["runs"].end(), is_result);
-  if (!several) return {run_from_text(text, file_name)};
+  if (!several) {
+    ReportRun run = run_from_text(text, file_name);
+    if (!(j.is_object() && j.contains("made_by"))) check_known(run);
+    return {std::move(run)};
+  }
   std::vector<ReportRun> runs;
   for (const RowObject& one : j["runs"]) {
     const std::string result = text_of_json(one["result"]);

@@ -19,6 +19,7 @@
 #include "studies/profile/program_rows.h"
 #include "studies/profile/rows.h"
 #include "studies/results/comparison.h"
+#include "studies/results/run_row.h"
 #include "studies/step/quantised.h"
 #include "studies/step/step_time.h"
 #include "studies/train/train_run.h"
@@ -48,6 +49,7 @@ const std::vector<RowKind>& row_kinds() {
       {"rows", columns_of<AttentionMemoryRow>()},
       {"rows", columns_of<CommRow>()},
       {"rows", columns_of<BenchRow>()},
+      {"rows", columns_of<RunRow>()},
       {"rows", columns_of<PeerCell>()},
       {"rows", columns_of<ForecastRow>()},
       {"rows", columns_of<precision::AccumulateRow>()},
@@ -55,6 +57,8 @@ const std::vector<RowKind>& row_kinds() {
       {"rows", columns_of<precision::FormatRow>()},
       {"rows", columns_of<precision::AutocastRow>()},
       {"rows", columns_of<precision::Fp8Row>()},
+      {"runs", columns_of<RunRow>()},
+      {"time", columns_of<OpTimeRow>()},
       {"summary", columns_of<precision::Fp8SummaryRow>()},
       {"hurts", columns_of<precision::Fp8CaseRow>()},
       {"formats", columns_of<precision::SmallFormatRow>()},
@@ -170,6 +174,13 @@ Columns::Columns(std::string_view table, std::span<const RowObject> rows) {
   described_ = kind != nullptr;
   if (!kind) return;
   for (const Column& c : kind->columns) known_.emplace(c.name, c);
+}
+
+bool Columns::measures(const RowObject& row) const {
+  return described_ || std::ranges::any_of(row.items(), [&](const auto& field) {
+           const Column& c = of(field.key());
+           return c.role == Role::measured || c.unit != Unit::none;
+         });
 }
 
 const Column& Columns::of(const std::string& field) const {
