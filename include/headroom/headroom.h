@@ -52,6 +52,11 @@ HEADROOM_API const char* headroom_version(void);                /* the loaded li
 HEADROOM_API const char* headroom_status_name(headroom_status); /* "ok", "bad_argument", ... */
 HEADROOM_API const char* headroom_last_error(void);             /* this thread's last failure in words; "" before the first */
 
+/* How a long call is ended. `stop` is asked in the thread that made the call, at most every 100 ms: between two pieces of work on the CPU, and while
+ * ranks wait for each other. If it answers anything but 0, that call returns HEADROOM_INTERRUPTED, and what it writes is not whole. `stop` may make
+ * no call that computes. There is one for the process; NULL, as at first: nothing is asked. */
+HEADROOM_API void headroom_stop_when(int (*stop)(void* user), void* user);
+
 /* ---- where the work is done ---- */
 
 typedef enum headroom_device { HEADROOM_DEVICE_CPU = 0, HEADROOM_DEVICE_CUDA = 1 } headroom_device;
@@ -233,6 +238,11 @@ HEADROOM_API headroom_status headroom_attention_backward_call_create(headroom_co
 HEADROOM_API headroom_status headroom_attention_call_run(const headroom_attention_call* call, void* const* pointers, int32_t count,
                                                          void* stream);
 HEADROOM_API void headroom_attention_call_destroy(headroom_attention_call* call); /* NULL is allowed; no run may be running */
+
+/* For the package gpu_headroom alone, which may change them: headroom_stop_when() for Python's signals, 0 where this process has no Python; and the
+ * exception of a handler that ended a call becomes Python's own, with Python's lock held. */
+HEADROOM_API int headroom_python_heeds_signals(void);
+HEADROOM_API void headroom_python_raise(void);
 
 /* For the package gpu_headroom alone, which may change it: a new tuple of Python functions that make calls of attention whose shapes and strides
  * it settled. Call it with Python's lock held. NULL, with no error in Python or one, where this process has no Python that can do it. */

@@ -78,6 +78,7 @@ _SIGNATURES = {
     "headroom_version": (c.c_char_p, []),
     "headroom_status_name": (c.c_char_p, [c.c_int]),
     "headroom_last_error": (c.c_char_p, []),
+    "headroom_python_heeds_signals": (c.c_int, []),
     "headroom_context_create": (c.c_int, [c.POINTER(ContextSettings), c.POINTER(c.c_void_p)]),
     "headroom_context_destroy": (None, [c.c_void_p]),
     "headroom_context_threads": (c.c_int, [c.c_void_p]),
@@ -153,6 +154,7 @@ def library():
             version.restype = c.c_char_p
             raise ImportError(f"{name} is libheadroom {version().decode()}, too old for this package: it has no {function}")
         entry.restype, entry.argtypes = result, arguments
+    loaded.headroom_python_heeds_signals()
     return loaded
 
 
@@ -162,7 +164,13 @@ def python_attention():
     return make()
 
 
+_INTERRUPTED = 7
+
+
 def failed(status):
+    """The exception of a call that failed. A signal's handler that ended the call has raised its own: KeyboardInterrupt, as a rule."""
+    if status == _INTERRUPTED:
+        c.PYFUNCTYPE(None)(("headroom_python_raise", library()))()
     text = library().headroom_last_error().decode("utf-8", "replace")
     text = re.sub(r"\bcu_([qk])\b", r"cu_seqlens_\1", text)  # as Python's callers call them
     return Error(library().headroom_status_name(status).decode(), text)

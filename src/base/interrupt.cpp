@@ -1,8 +1,10 @@
 #include "base/interrupt.h"
 
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <ctime>
+#include <mutex>
 
 #include "base/error.h"
 
@@ -61,6 +63,40 @@ std::string stopped_by() {
     case SIGTERM: return "stopped by SIGTERM";
     default: return "stopped by SIGHUP";
   }
+}
+
+namespace {
+
+std::mutex host_changes;
+std::atomic<HostStops> host_stops = nullptr;
+std::atomic<void*> host_of_it = nullptr;
+thread_local bool asking = false;
+
+}  // namespace
+
+void ask_host(HostStops stops, void* host) {
+  const std::lock_guard lock(host_changes);
+  host_stops = nullptr;
+  host_of_it = host;
+  host_stops = stops;
+}
+
+void check_host_is_not_being_asked() {
+  check(!asking, Code::unsupported, "a call from within the question whether to stop: the call that asks holds the threads; return first");
+}
+
+bool host_is_asked() { return host_stops.load(std::memory_order_relaxed) != nullptr; }
+
+void stop_if_host_says() {
+  using Clock = std::chrono::steady_clock;
+  thread_local Clock::time_point next = Clock::now();
+  if (!host_is_asked() || Clock::now() < next) return;
+  const HostStops stops = host_stops;
+  asking = true;
+  const bool ends = stops && stops(host_of_it) != 0;
+  asking = false;
+  next = Clock::now() + std::chrono::milliseconds(100);
+  check(!ends, Code::interrupted, "stopped by the program that called; results of the call are not whole");
 }
 
 void stop_if_interrupted(std::string_view when) {

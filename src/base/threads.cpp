@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <condition_variable>
 #include <exception>
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/interrupt.h"
 
 namespace headroom {
 
@@ -41,6 +43,8 @@ std::uint64_t fork_count() {
   check(registered == 0, Code::out_of_memory, "out of memory: the system refused a fork handler (error {})", registered);
   return forks.load(std::memory_order_relaxed);
 }
+
+using Clock = std::chrono::steady_clock;
 
 struct Threads::Pool {
   explicit Pool(int count);
@@ -108,6 +112,7 @@ void Threads::Pool::stop() {
 }
 
 void Threads::Pool::run(std::int64_t count, Call what, void* of) {
+  check_host_is_not_being_asked();
   std::lock_guard only(one_caller);
   {
     std::lock_guard lock(mutex);
@@ -128,7 +133,16 @@ void Threads::Pool::run(std::int64_t count, Call what, void* of) {
 
 void Threads::Pool::take_pieces(int worker) {
   try {
-    for (std::int64_t piece; (piece = next.fetch_add(1, std::memory_order_relaxed)) < pieces;) call(callee, piece, worker);
+    const bool asks = worker == 0 && host_is_asked();  // the caller's own thread
+    std::int64_t piece, between = 1, until = 1;        // the clock is read about once a millisecond: pieces may be as short as it
+    for (auto read = asks ? Clock::now() : Clock::time_point(); (piece = next.fetch_add(1, std::memory_order_relaxed)) < pieces;) {
+      call(callee, piece, worker);
+      if (!asks || --until > 0) continue;
+      stop_if_host_says();
+      const auto now = Clock::now();
+      until = between = now - read < std::chrono::milliseconds(1) ? 2 * between : 1;
+      read = now;
+    }
   } catch (...) {
     next.store(pieces, std::memory_order_relaxed);  // no thread starts another piece
     std::lock_guard lock(mutex);

@@ -18,6 +18,7 @@ class Threads {
 
   // Calls body(piece, worker) for every piece in [0, pieces); worker < count(). Returns when all are done; allocates nothing.
   // The first exception of a body is rethrown here. One caller at a time; a body must not call back into the same pool.
+  // A program that asked to be asked (interrupt.h) may end it between two pieces: an Error (interrupted), and other pieces are not begun.
   template <class Body>
   void share(std::int64_t pieces, Body&& body) {
     using Callee = std::remove_reference_t<Body>;

@@ -55,6 +55,7 @@ Socket find_rank_0(Coming& c) {
       check(c.address.ports > 1, Code::io, "{}", refused);  // rank 0 is nowhere else
     }
     stop_if_interrupted(fmt::format(" while it looked for rank 0 at {}", c.address.text()));
+    stop_if_host_says();
     std::this_thread::sleep_for(milliseconds(100));
   } while (Clock::now() < limit);
   check(refused.empty(), Code::io, "{}", refused);

@@ -50,7 +50,9 @@ class Rendezvous::Listener {
     bool in_time = false;
     for (const auto until = Clock::now() + limit; !in_time && Clock::now() < until;) {
       in_time = changed_.wait_for(lock, hurried ? std::min(limit, milliseconds(200)) : limit, there);
-      if (hurried && !in_time) stop_if_interrupted(" while it waited for the other ranks");
+      if (!hurried || in_time) continue;
+      stop_if_interrupted(" while it waited for the other ranks");
+      stop_if_host_says();
     }
     if (const auto at = brought_.find(round); at != brought_.end()) {
       std::string text = std::move(at->second);

@@ -81,6 +81,31 @@ class ProcessTest(unittest.TestCase):
         )
         self.assertEqual((ended.returncode, ended.stderr), (0, ""))
 
+    def test_ctrl_c_ends_a_long_call(self):
+        code = (
+            "import gpu_headroom as hr, numpy as np, signal, sys, threading, time, os\n"
+            "x = np.ones((1, 16384, 16, 128), np.float32)\n"
+            "c = hr.Context(threads=1)\n"
+            "small = np.ones((1, 8, 1, 8), np.float32)\n"
+            "{}\n"
+            "threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()\n"
+            "t = time.monotonic()\n"
+            "try:\n"
+            "    hr.attention_forward(x, x, x, context=c)\n"
+            "except BaseException as e:\n"
+            "    print(type(e).__name__, e)\n"
+            "print(time.monotonic() - t < 5)\n"
+            "print(hr.attention_forward(small, small, small, context=c).o[0, 0, 0, 0])\n"
+        )
+        raising = "def mine(*_): raise ValueError('mine')\nsignal.signal(signal.SIGINT, mine)"
+        for handler, said in (("", "KeyboardInterrupt "), (raising, "ValueError mine")):
+            ended = in_new_interpreter(code.format(handler))
+            self.assertEqual((ended.stdout.splitlines(), ended.stderr), ([said, "True", "1.0"], ""))
+        quiet = "signal.signal(signal.SIGINT, lambda *_: print('heard', time.monotonic() - t < 5))\nx = x[:, :3072]"
+        ended = in_new_interpreter(code.format(quiet))
+        self.assertEqual(ended.stdout.splitlines()[0], "heard True", ended.stderr)
+        self.assertEqual((ended.stdout.splitlines()[-1], ended.stderr), ("1.0", ""), "a handler that returns ends nothing")
+
     def test_a_library_that_is_another_is_named(self):
         import ctypes.util
 
