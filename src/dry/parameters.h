@@ -1,9 +1,11 @@
-// Where addresses are among the bytes of a kernel's parameter, and which parameters a kernel writes through, by its name. Two kinds of PyTorch's kernels hold tables of up to 25 dimensions, of which only
-// those that are used are written; the rest is what was on the stack before, old addresses among it, and differs from run to run.
+// Where addresses are among the bytes of a kernel's parameter, and which parameters a kernel writes through, by its name. Kernels of PyTorch hold tables
+// with room for 25 dimensions or 110 tensors, of which only those that are used are written; the rest is what was on the stack before, old addresses
+// among it, and differs from run to run.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <utility>
 
 namespace headroom::dry {
 
@@ -35,6 +37,40 @@ constexpr ByteRange addresses_within(Holds holds, std::size_t bytes) {
     if (begin + operands * address > bytes) return found;
     found = {begin, begin + operands * address};
   }
+}
+
+// A table of tensors that one launch updates (multi_tensor_apply_kernel): so many lists with room for `room` addresses each, the tensors' sizes, other
+// words of them, and for each of up to 320 blocks the number of its tensor, a byte, and of its piece.
+struct Lists {
+  std::size_t depth = 0;  // 0: no such table
+  std::size_t room = 0, other_words = 0, end_words = 0;
+  bool operator==(const Lists&) const = default;
+  constexpr std::size_t blocks_at() const { return 8 * (depth + 1) * room + other_words; }
+  constexpr std::size_t bytes() const { return (blocks_at() + 5 * most_blocks + end_words + 7) / 8 * 8; }
+
+  static constexpr std::size_t most_blocks = 320;
+};
+
+constexpr Lists lists_of(std::string_view kernel) {
+  constexpr std::size_t room[] = {110, 64, 48, 36, 30}, room_with_numbers[] = {96, 64, 48, 36, 30};
+  const auto digit_behind = [&](std::string_view words) -> std::size_t {
+    const std::size_t at = kernel.find(words);
+    const std::size_t digit = at == kernel.npos || at + words.size() >= kernel.size() ? 0 : std::size_t(kernel[at + words.size()] - '0');
+    return digit >= 1 && digit <= 5 ? digit : 0;
+  };
+  if (kernel.find("multi_tensor_apply_kernelI") == kernel.npos) return {};
+  if (const std::size_t n = digit_behind("18TensorListMetadataILi")) return {n, room[n - 1], 0, 4};
+  if (const std::size_t n = digit_behind("FusedOptimizerTensorListMetadataILi")) return {n, room[n - 1], 8 * room_with_numbers[n - 1], 4};
+  for (const auto& [type, bytes] : {std::pair{"TensorListScalarListMetadataIfLi", 4}, {"TensorListScalarListMetadataIdLi", 8}})
+    if (const std::size_t n = digit_behind(type)) return {n, room_with_numbers[n - 1], std::size_t(bytes) * room_with_numbers[n - 1], 0};
+  return {};
+}
+
+// How many tensors a launch of so many blocks has: those up to its last block's.
+inline std::size_t tensors_of(const Lists& l, const void* table, std::size_t blocks) {
+  if (blocks < 1 || blocks > Lists::most_blocks) return l.room;
+  const std::size_t last = static_cast<const unsigned char*>(table)[l.blocks_at() + blocks - 1];
+  return last < l.room ? last + 1 : l.room;
 }
 
 struct Written {

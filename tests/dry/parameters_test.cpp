@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 namespace {
 
 using namespace headroom::dry;
@@ -18,6 +20,34 @@ TEST(DryParameters, OldAddressesInTablesDoNotCount) {
   EXPECT_EQ(addresses_within(reduction, 1048), (ByteRange{984, 1000})) << "what is read, and the first result";
   EXPECT_EQ(holds_of("_ZN2at6native29vectorized_elementwise_kernelILi4E"), Holds::anywhere);
   EXPECT_EQ(addresses_within(Holds::anywhere, 24), (ByteRange{0, 24}));
+}
+
+// The layouts of PyTorch 2.11, in ATen/native/cuda/MultiTensorApply.cuh.
+TEST(DryParameters, ATableOfTensorsHasThoseUpToItsLastBlocks) {
+  const Lists one =
+      lists_of("_ZN2at6native55_GLOBAL__N_25multi_tensor_apply_kernelINS1_18TensorListMetadataILi1EEENS1_21BinaryOpScalarFunctorIf");
+  EXPECT_EQ(one, (Lists{1, 110, 0, 4}));
+  EXPECT_EQ(one.bytes(), 8 * 110 * 2 + 320 + 4 * 320 + 8u) << "a multiple of 8";
+  EXPECT_EQ(lists_of("25multi_tensor_apply_kernelINS1_18TensorListMetadataILi3EE").bytes(), 8 * 48 * 4 + 1600 + 8u);
+  EXPECT_EQ(lists_of("25multi_tensor_apply_kernelINS1_28TensorListScalarListMetadataIfLi1EE").bytes(), 96 * (8 + 8 + 4) + 1600u);
+  EXPECT_EQ(lists_of("25multi_tensor_apply_kernelINS1_28TensorListScalarListMetadataIdLi2EE").bytes(), 64 * (8 + 8 + 8 + 8) + 1600u);
+  EXPECT_EQ(lists_of("25multi_tensor_apply_kernelINS1_32FusedOptimizerTensorListMetadataILi4EE").bytes(), 36 * (5 * 8 + 8) + 1600 + 8u);
+  EXPECT_EQ(lists_of("25multi_tensor_apply_kernelI18TensorListMetadataILi9EE"), Lists{});
+  EXPECT_EQ(lists_of("_ZN2at6native29vectorized_elementwise_kernelILi4E"), Lists{});
+  struct {
+    const void* addresses[1][110];
+    std::int64_t sizes[110];
+    unsigned char tensor_of_block[320];
+    int piece_of_block[320];
+    int start;
+  } table;
+  static_assert(sizeof table == 8 * 110 * 2 + 320 + 4 * 320 + 8);
+  std::memset(&table, 77, sizeof table);  // what was on the stack
+  table.tensor_of_block[0] = table.tensor_of_block[1] = 0, table.tensor_of_block[2] = 1;
+  EXPECT_EQ(tensors_of(one, &table, 3), 2u);
+  EXPECT_EQ(tensors_of(one, &table, 2), 1u);
+  EXPECT_EQ(tensors_of(one, &table, 4), 78u);
+  EXPECT_EQ(tensors_of(one, &table, 321), 110u) << "of another layout: all that there is room for";
 }
 
 TEST(DryParameters, AKernelOfAnotherLibraryWritesThroughItsAddressesThatAreNotConstant) {

@@ -164,6 +164,18 @@ std::uint64_t reached_bytes(const KernelCode& k, Holds holds, void* const* param
   return bytes;
 }
 
+std::uint64_t reached_by_lists(const Lists& l, std::size_t blocks, void* const* parameters) {
+  std::uint64_t bytes = 0;
+  const auto* const table = static_cast<const char*>(parameters[0]);
+  const std::size_t tensors = tensors_of(l, table, blocks);
+  for (std::size_t list = 0; list < l.depth; ++list)
+    for (std::size_t t = 0; t < tensors; ++t) {
+      const char* const p = value_at<const char*>(table + 8 * (list * l.room + t));
+      if (on_device(p)) bytes += rest_of_block(p);
+    }
+  return bytes;
+}
+
 int resident_blocks(const KernelCode& k, int threads, std::size_t dynamic_shared_bytes) {
   constexpr int registers = 65536, own_shared_bytes = 1024;
   const int most_warps = threads_of_unit() / 32, most_blocks = blocks_of_unit();

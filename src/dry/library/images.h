@@ -29,6 +29,9 @@ const KernelCode* code_of(const void* container, std::string_view kernel);
 // What a launch can reach: from every address among its parameters, or the first few of them, to the end of PyTorch's block there.
 std::uint64_t reached_bytes(const KernelCode&, Holds, void* const* parameters, std::size_t first = ~std::size_t(0));
 
+// The same of a launch of so many blocks whose first parameter is a table of tensors.
+std::uint64_t reached_by_lists(const Lists&, std::size_t blocks, void* const* parameters);
+
 // Blocks of so many threads that a multiprocessor runs at once.
 int resident_blocks(const KernelCode&, int threads, std::size_t dynamic_shared_bytes);
 

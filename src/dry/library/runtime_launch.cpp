@@ -62,8 +62,11 @@ void launch(Function& f, Dim grid, Dim block, std::size_t shared_bytes, StreamHa
                       std::uint32_t(code.parameter_bytes.size())},
                {reinterpret_cast<const char*>(code.parameter_bytes.data()), code.parameter_bytes.size() * sizeof(std::uint16_t)});
   // The list of what is joined has room for more than there is, and what is in it is not cleared: only the result is looked at.
-  const std::uint64_t bytes =
-      f.name.joins ? 2 * reached_bytes(code, f.name.holds, parameters, 1) : reached_bytes(code, f.name.holds, parameters);
+  const Lists& lists = f.name.lists;
+  const bool of_lists = lists.depth > 0 && parameters && !code.parameter_bytes.empty() && code.parameter_bytes[0] == lists.bytes();
+  const std::uint64_t bytes = of_lists       ? reached_by_lists(lists, grid.x, parameters)
+                              : f.name.joins ? 2 * reached_bytes(code, f.name.holds, parameters, 1)
+                                             : reached_bytes(code, f.name.holds, parameters);
   const bool understood = parameters && f.name.written.parameters == code.parameter_bytes.size();
   for (std::uint64_t left = understood ? f.name.written.which : 0; left != 0; left &= left - 1) {
     char* const p = *static_cast<char* const*>(parameters[std::countr_zero(left)]);

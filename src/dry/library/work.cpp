@@ -110,6 +110,7 @@ KernelName::KernelName(std::string name)
       asks_all(text.find("reduce_kernel") != text.npos && text.find("and_kernel_cuda") != text.npos),
       joins(text.find("CatArrayBatchedCopy") != text.npos),
       holds(holds_of(text)),
+      lists(lists_of(text)),
       written(written_by(text)) {}
 
 std::uint32_t number_of(KernelName& name) {

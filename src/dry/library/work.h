@@ -48,6 +48,7 @@ struct KernelName {
   bool asks_all;
   bool joins;  // it is torch.cat's
   Holds holds;
+  Lists lists;
   Written written;
   std::atomic<std::uint64_t> number = 0;
 };
