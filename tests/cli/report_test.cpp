@@ -24,7 +24,13 @@ TEST_F(Program, AFileFromElsewhereNeedsSomethingMeasured) {
   refused("report" + scores, 2, "'scores.csv' has no column of something measured, only name, score;");
   refused("compare" + scores + scores, 2, "no column of something measured");
   refused("report" + file("scores.json", R"({"rows": [{"name": "x", "score": 1}]})"), 2, "only name, score;");
+  refused("report" + file("german.csv", "name;latency_ms\nx;2,5\n"), 2, "a line of 2 cells under a head of 1");
+  refused("report" + file("semicolons.csv", "name;latency_ms\nx;2.5\n"), 2, "only name;latency_ms; a column is known by its end");
+  refused("report" + file("times.tsv", "name\tlatency_ms\nx\t2.5\n"), 2, "'times.tsv' is not JSON, and CSV has a name that ends in .csv");
   refused("report" + file("empty.json", R"({"rows": []})"), 2, "'empty.json' has no rows");
+  refused("report" + file("twice.csv", "ms,ms\n1,2\n"), 2, "two columns 'ms'");
+  const std::string marked = file("marked.csv", "\xef\xbb\xbfphase,ms\nforward,1.5\n");
+  EXPECT_EQ(Json::parse(run("report --format json" + marked).out)["marked.csv"]["rows"][0]["phase"], "forward");
   EXPECT_EQ(run("report" + times).code, 0);
   EXPECT_EQ(run("compare" + times + times).code, 0);
   ASSERT_EQ(run("step --device cpu --layers 1 --width 32 --heads 2 --vocab 64 --batch 1 --len 16 --warmup 0 --steps 1 --db " + db_).code,

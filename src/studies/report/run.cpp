@@ -103,6 +103,9 @@ void read_csv(const std::string& text, ReportRun& run) {
     if (cells.size() == 1 && cells[0].empty()) continue;
     if (header.empty()) {
       header = cells;
+      for (std::size_t c = 0; c < header.size(); ++c)
+        check(std::find(header.begin(), header.begin() + std::ptrdiff_t(c), header[c]) == header.begin() + std::ptrdiff_t(c),
+              Code::bad_argument, "'{}' has two columns '{}': one of them would be lost", run.name, header[c]);
       continue;
     }
     check(cells.size() == header.size(), Code::bad_argument,
@@ -215,6 +218,12 @@ ReportRun run_from_store(const Results& results, const StoredRun& run) {
 
 ReportRun run_from_text(const std::string& text, const std::string& file_name) {
   ReportRun run{file_name, "", "", "", "", ""};
+  constexpr std::string_view mark = "\xef\xbb\xbf";  // of UTF-8, which spreadsheets write first
+  if (text.starts_with(mark)) return run_from_text(text.substr(mark.size()), file_name);
+  const auto first = text.find_first_not_of(" \t\r\n");
+  check(file_name.ends_with(".csv") || (first != text.npos && (text[first] == '{' || text[first] == '[')), Code::bad_argument,
+        "'{}' is not JSON, and CSV has a name that ends in .csv; give a file that --format json or csv wrote, or a run's number",
+        file_name);
   file_name.ends_with(".csv") ? read_csv(text, run) : read_json(text, run);
   if (run.machine.empty()) run.machine = device_of_rows(run.rows());
   return run;

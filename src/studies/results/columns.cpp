@@ -179,7 +179,7 @@ Columns::Columns(std::string_view table, std::span<const RowObject> rows) {
 bool Columns::measures(const RowObject& row) const {
   return described_ || std::ranges::any_of(row.items(), [&](const auto& field) {
            const Column& c = of(field.key());
-           return c.role == Role::measured || c.unit != Unit::none;
+           return (c.role == Role::measured || c.unit != Unit::none) && (field.value().is_number() || field.key() == "status");
          });
 }
 

@@ -19,7 +19,7 @@ class Columns {
   bool asked(const std::string& field) const { return of(field).role == Role::asked || varied(field); }
   bool varied(const std::string& field) const { return of(field).role == Role::varied; }
   bool described() const { return described_; }
-  bool measures(const RowObject&) const;  // rows that are described, or have a field of something measured
+  bool measures(const RowObject&) const;  // a row that is described, or has a number of something measured
 
  private:
   mutable std::map<std::string, Column> known_;  // guesses for other programs' fields are added when needed
