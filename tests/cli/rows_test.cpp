@@ -64,7 +64,9 @@ TEST_F(Program, AWordThatNamesNothingIsRefusedByEveryOption) {
   refused("train --text x --update sometimes", 2, "--update: there is no 'sometimes'; choose from after, during");
   refused("profile step --masters none", 2, "--masters: there is no 'none'; choose from whole, halves");
   refused("step --precision fp4", 2, "--precision: there is no 'fp4'; choose from fp32, tf32, bf16, fp16, fp8");
-  refused("attention --mask window:0", 2, "--mask: there is no 'window:0'");
+  refused("attention --mask window:0", 2, "--mask window:0: W and A of window:W and window:W+A are whole numbers from 1");
+  refused("attention --mask window", 2, "as window:256");
+  refused("attention --mask causl", 2, "did you mean 'causal'?");
   refused("attention --pass sideways", 2, "choose from forward, backward, both");
   refused("precision accumulate --method guess", 2, "choose from sequential, pairwise");
 }
