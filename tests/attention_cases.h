@@ -140,6 +140,8 @@ inline Case random_case(std::uint64_t seed) {
     c = packed(c, q, k, below(3));
   }
   if (below(5) == 0) p.dropout = 0.05f + 0.1f * float(below(9));
+  p.alibi = below(6) == 0;
+  c.slopes_of_batch = below(2) == 0;
   return c;
 }
 

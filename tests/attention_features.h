@@ -98,6 +98,43 @@ void each_dropout(Precision precision, F&& f) {
   f(strided);
 }
 
+// f(case) for slopes of ALiBi alone and with the rest, in every shape of tiles that a variant may choose.
+template <class F>
+void each_alibi(Precision precision, F&& f) {
+  const auto make = [&](std::int64_t len_q, std::int64_t len_k, std::int64_t dim, Mask mask, std::uint64_t seed) {
+    Case c = plain_case(4, 2, len_q, len_k, dim, mask, precision, seed);
+    c.problem.alibi = true;
+    c.slopes_of_batch = seed % 2 == 1;
+    return c;
+  };
+  for (std::int64_t dim : {8, 40, 64, 100, 128, 256})
+    for (Mask mask : {Mask::full(), Mask::causal(), Mask::sliding(30, Align::top_left, 9)})
+      f(make(140, 75, dim, mask, 110 + std::uint64_t(dim) % 7));
+  for (Align align : {Align::bottom_right, Align::top_left})
+    for (auto [len_q, len_k] : {std::pair{1, 1}, {1, 300}, {300, 1}, {17, 33}, {0, 5}, {5, 0}, {257, 129}})
+      f(make(len_q, len_k, 64, Mask::causal(align), 112));
+  for (float steep : {0.0f, 30.0f, -0.5f, 1e6f}) {
+    Case c = make(90, 130, 64, Mask::full(), 113);
+    c.steep = steep;
+    f(c);
+  }
+  for (Mask mask : {Mask::full(), Mask::causal(), Mask::causal(Align::top_left), Mask::sliding(20, Align::bottom_right, 3)}) {
+    Case c = packed(make(0, 0, 40, mask, 114), {33, 0, 70, 1, 90}, {40, 5, 64, 1, 90}, 4);
+    f(c);
+    c.problem.softcap = 3;
+    c.problem.sink = true;
+    c.problem.dim_v = 24;
+    c.problem.dropout = 0.25f;
+    c.slopes_of_batch = true;
+    f(c);
+  }
+  Case strided = make(90, 90, 72, Mask::causal(), 115);
+  strided.layout = Layout::heads_first;
+  strided.problem.deterministic = true;
+  strided.problem.scale = 0.3f;
+  f(strided);
+}
+
 // A few new positions against a cache: lengths that differ per sequence (a document each), pages, or both. Forward.
 template <class F>
 void each_cache(Precision precision, F&& f) {

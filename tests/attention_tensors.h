@@ -33,6 +33,8 @@ struct Case {
   std::vector<int> docs_q = {}, docs_k = {};  // lengths of documents; row b of the batch has them rotated by b
   std::vector<int> cached = {};               // one document: how many keys each row of the batch has; empty: as docs_k says
   std::vector<float> sinks = {};              // one for each head, in turn; none: normal
+  bool slopes_of_batch = false;               // ALiBi's are others in each row of the batch
+  float steep = 1;                            // its slopes are so many times 2^(-8 (head + 1) / heads)
 };
 
 // The same problem with documents: their lengths make the rows' length, `spare` positions more belong to none.
@@ -55,6 +57,7 @@ inline std::string in_words(const Case& c) {
   if (p.softcap != 0) more += fmt::format("softcap {} ", p.softcap);
   if (p.sink) more += "sink ";
   if (p.dropout != 0) more += fmt::format("dropout {} ", p.dropout);
+  if (p.alibi) more += fmt::format("alibi {}{} ", c.steep, c.slopes_of_batch ? " of batch" : "");
   if (p.page != 0) more += fmt::format("pages {} of {} ", p.pages, p.page);
   if (p.documents != 0) {
     more += "documents";
@@ -117,10 +120,12 @@ class Guarded {
 
 struct Tensors {  // one case's; outputs are poisoned
   Guarded q, k, v, d_o, dlse, o, lse, dq, dk, dv;
-  Guarded sink, dsink, cu_q, cu_k, pages, random;  // for problems that have them
-  std::uint64_t seed = 0, offset = 0;              // dropout's, where `random` is not there
+  Guarded sink, dsink, cu_q, cu_k, pages, random, alibi;  // for problems that have them
+  std::uint64_t seed = 0, offset = 0;                     // dropout's, where `random` is not there
 
-  std::vector<Guarded*> all() { return {&q, &k, &v, &d_o, &dlse, &o, &lse, &dq, &dk, &dv, &sink, &dsink, &cu_q, &cu_k, &pages, &random}; }
+  std::vector<Guarded*> all() {
+    return {&q, &k, &v, &d_o, &dlse, &o, &lse, &dq, &dk, &dv, &sink, &dsink, &cu_q, &cu_k, &pages, &random, &alibi};
+  }
   void drop_by(std::uint64_t its_seed, std::uint64_t its_offset, bool in_memory) {
     seed = in_memory ? 1 : its_seed;  // not looked at then
     offset = in_memory ? 2 : its_offset;
@@ -153,6 +158,7 @@ inline Tensors tensors_of(const Case& c) {
             {},
             {},
             {},
+            {},
             {}};
   const Random random{c.seed};
   const auto fill = [&](Guarded& g, std::uint64_t stream, float factor, float first) {
@@ -175,6 +181,13 @@ inline Tensors tensors_of(const Case& c) {
     x.dsink = Guarded(DType::f32, {p.heads});
     for (std::int64_t h = 0; h < p.heads; ++h)
       x.sink.set(h, c.sinks.empty() ? random.stream(6).normal(std::uint64_t(h)) : c.sinks[std::size_t(h) % c.sinks.size()]);
+  }
+  if (p.alibi) {
+    const std::int64_t sets = c.slopes_of_batch ? p.batch : 1;
+    x.alibi = Guarded(DType::f32, c.slopes_of_batch ? Shape{p.batch, p.heads} : Shape{p.heads});
+    for (std::int64_t b = 0; b < sets; ++b)
+      for (std::int64_t h = 0; h < p.heads; ++h)
+        x.alibi.set(b * p.heads + h, c.steep * float(b + 1) * std::exp2(-8.0f * float(h + 1) / float(p.heads)));
   }
   if (p.documents != 0) {
     const auto list = [&](Guarded& g, const std::vector<int>& lengths) {
@@ -209,6 +222,7 @@ inline Extras extras_of(Tensors& x) {
           .pages = view(x.pages),
           .seed = x.seed,
           .offset = x.offset,
+          .alibi = view(x.alibi),
           .random = view(x.random)};
 }
 

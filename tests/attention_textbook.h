@@ -5,6 +5,7 @@
 #include <future>
 #include <limits>
 
+#include "ops/attention/alibi.h"
 #include "ops/attention/documents/documents.h"
 #include "ops/attention/dropout.h"
 #include "tests/attention_tensors.h"
@@ -49,6 +50,7 @@ Textbook textbook(const Case& c, Tensors& x, bool rounds_p, Rounding how = {}) {
   const Problem& p = c.problem;
   const HostLists lists(p, extras_of(x));
   const auto dropping = dropping_of(p, extras_of(x));
+  const Alibi alibi = alibi_of(p, extras_of(x));
   const auto dim = p.head_dim, dim_v = p.value_dim();
   const float scale = p.scale_or_default(), nothing = -std::numeric_limits<float>::infinity();
   const bool tf32 = p.precision.math == Math::tf32;
@@ -108,8 +110,9 @@ Textbook textbook(const Case& c, Tensors& x, bool rounds_p, Rounding how = {}) {
             score = p.softcap * t;
             slope[std::size_t(j)] = (1 - t) * (1 + t);
           }
-          top = std::max(top, s[std::size_t(j)] = score);
-          r.size_s = std::max(r.size_s, size * std::abs(scale));
+          const float fall = alibi.fall(b, h, i, j);
+          top = std::max(top, s[std::size_t(j)] = score - fall);
+          r.size_s = std::max(r.size_s, size * std::abs(scale) + double(fall));
         }
         top = std::max(top, sink);
         if (std::isinf(top)) {  // the sink takes all

@@ -34,6 +34,7 @@ struct OnDevice {  // a case's tensors, guard bands and all, in device memory
             .pages = (*this)(here.pages),
             .seed = here.seed,
             .offset = here.offset,
+            .alibi = (*this)(here.alibi),
             .random = (*this)(here.random)};
   }
   void back() {

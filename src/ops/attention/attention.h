@@ -14,6 +14,7 @@
 //                and keys cu_k[b][d] … cu_k[b][d + 1], the mask holds inside it, and no row sees another document's. Any may be empty;
 //                positions past the last one belong to none. One document whose cu_k ends early is a cache with a length of its own.
 //   dropout      a probability is dropped with this chance, the others grow so that the mean stays; LSE does not include it. Which ones: dropout.h
+//   alibi        a score falls by a slope of its head times the distance of row and key: alibi.h
 //   page         K and V are stored in pages of so many positions, [pages, page, kv_heads, dim]; with.pages[b][j] is the j-th one of sequence b
 #pragma once
 #include <optional>
@@ -53,10 +54,12 @@ struct Problem {  // what is asked, in words; nothing about how
       0;  // visible pairs for each row of the batch and head, given by the caller, who has the lengths; FLOPs count them
   std::int64_t page = 0, pages = 0;  // positions in a page, and the number of pages; 0: K and V are not paged
   float dropout = 0;                 // the chance of a probability to be dropped, below 1, in steps of 1/65 536
+  bool alibi = false;
 
   float scale_or_default() const;
   std::int64_t value_dim() const { return dim_v ? dim_v : head_dim; }
-  Band band() const { return band_of(mask, len_q, len_k); }  // without documents; with them documents.h lists it
+  Band band() const { return band_of(mask, len_q, len_k); }     // without documents; with them documents.h lists it
+  bool asks_by_place() const { return dropout != 0 || alibi; }  // for what depends on where a score is
   double visible() const { return documents ? visible_in_documents : band().visible(); }
   Operands operands() const;
   std::int64_t group() const { return heads / kv_heads; }  // query heads that share a key head
@@ -94,6 +97,7 @@ struct Extras {                        // for problems that have them
   Tensor cu_q = {}, cu_k = {};         // i32 [batch, documents + 1], rising from 0
   Tensor pages = {};                   // i32 [batch, pages of a sequence]
   std::uint64_t seed = 0, offset = 0;  // dropout's; backward needs forward's
+  Tensor alibi = {};                   // FP32 [heads] or [batch, heads]: slopes
   Tensor random = {};                  // i32 [4], optional: the same two, low halves first, read by the device as the pass runs
   Tensor q_scale = {}, k_scale = {}, v_scale = {};  // FP32 [batch, heads or kv_heads], where operands() says so
 };

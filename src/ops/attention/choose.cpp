@@ -36,11 +36,12 @@ constexpr Variant table[] = {
 };
 
 std::string in_words(const Problem& p) {
-  return fmt::format("{} head_dim {}{} len {}x{} heads {}/{} {}{}{}{}{}{}", name_of(p.precision), p.head_dim,
+  return fmt::format("{} head_dim {}{} len {}x{} heads {}/{} {}{}{}{}{}{}{}", name_of(p.precision), p.head_dim,
                      p.value_dim() == p.head_dim ? "" : fmt::format("/{}", p.value_dim()), p.len_q, p.len_k, p.heads, p.kv_heads,
                      name_of(p.mask), p.softcap == 0 ? "" : fmt::format(" softcap {}", p.softcap), p.sink ? " sink" : "",
                      p.documents == 0 ? "" : fmt::format(" {} documents", p.documents),
-                     p.page == 0 ? "" : fmt::format(" pages of {}", p.page), p.dropout == 0 ? "" : fmt::format(" dropout {}", p.dropout));
+                     p.page == 0 ? "" : fmt::format(" pages of {}", p.page), p.dropout == 0 ? "" : fmt::format(" dropout {}", p.dropout),
+                     p.alibi ? " alibi" : "");
 }
 
 }  // namespace
@@ -52,7 +53,8 @@ Support asks_no_more_than(const Problem& p, Features known) {
                                  asks(p.documents != 0, known.documents, "packed documents are not served"),
                                  asks(p.value_dim() != p.head_dim, known.dim_v, "needs values of the keys' dimension"),
                                  asks(p.page != 0, known.pages, "paged keys are not served"),
-                                 asks(p.dropout != 0, known.dropout, "dropout is not served")};
+                                 asks(p.dropout != 0, known.dropout, "dropout is not served"),
+                                 asks(p.alibi, known.alibi, "slopes of ALiBi are not served")};
   for (const char* why : unknown)
     if (why) return Support::no(why);
   return {};
@@ -253,6 +255,7 @@ Extras dry_extras(const Problem& p) {
   Extras with;
   const Operands stored = p.operands();
   if (p.sink) with.sink = Tensor(nullptr, DType::f32, {p.heads});
+  if (p.alibi) with.alibi = Tensor(nullptr, DType::f32, {p.heads});
   if (p.documents) with.cu_q = with.cu_k = Tensor(nullptr, DType::i32, {p.batch, p.documents + 1});
   if (p.page) with.pages = Tensor(nullptr, DType::i32, {p.batch, p.pages_of_sequence()});
   if (stored.q.scaled == ScaledBy::head) {

@@ -5,7 +5,7 @@
 namespace headroom::attention {
 
 struct Features {  // what a problem may have beside the plain question: see attention.h
-  bool softcap = false, sink = false, documents = false, dim_v = false, pages = false, dropout = false;
+  bool softcap = false, sink = false, documents = false, dim_v = false, pages = false, dropout = false, alibi = false;
 };
 Support asks_no_more_than(const Problem&, Features known);  // says what of it is not served
 

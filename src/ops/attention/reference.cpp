@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/convert.h"
+#include "ops/attention/alibi.h"
 #include "ops/attention/documents/documents.h"
 #include "ops/attention/dropout.h"
 
@@ -67,7 +68,10 @@ struct Row {                     // one query row: its scores become probabiliti
 };
 
 // q: the row; k: the key head's rows, `step` apart.
-Row softmax_row(const Problem& p, const Band& band, double sink, const double* q, const double* k, std::int64_t step, std::int64_t i) {
+// fall: what the score of a key falls by.
+template <class Fall>
+Row softmax_row(const Problem& p, const Band& band, double sink, const double* q, const double* k, std::int64_t step, std::int64_t i,
+                Fall fall) {
   const double scale = p.scale_or_default(), cap = p.softcap, nothing = -std::numeric_limits<double>::infinity();
   Row row{.p = std::vector<double>(std::size_t(p.len_k), 0.0), .slope = {}, .first = band.first(i), .last = band.last(i), .lse = nothing};
   row.slope.assign(row.p.size(), 1.0);
@@ -81,6 +85,7 @@ Row softmax_row(const Problem& p, const Band& band, double sink, const double* q
       score = cap * t;
       row.slope[std::size_t(j)] = 1 - t * t;
     }
+    score -= fall(j);
     row.p[std::size_t(j)] = score;
     top = std::max(top, score);
   }
@@ -114,6 +119,7 @@ Reference reference(const Problem& p, const Tensor& q, const Tensor& k, const Te
     vs = scaled(std::move(vs), with.v_scale, p.len_k, p.kv_heads, dim_v);
   }
   const auto dropping = dropping_of(p, with);
+  const Alibi alibi = alibi_of(p, with);
   const double kept = 1 / (1 - double(dropout_of(p, with).below) / 65536);
   Reference r;
   r.o.assign(std::size_t(p.o_shape().count()), 0.0);
@@ -133,7 +139,9 @@ Reference reference(const Problem& p, const Tensor& q, const Tensor& k, const Te
         const double *k_head = nullptr, *v_head = nullptr;  // without keys
         if (p.len_k > 0) k_head = ks.data() + head_at * dim, v_head = vs.data() + head_at * dim_v;
         const double sink = p.sink ? double(with.sink.as<float>()[h]) : -std::numeric_limits<double>::infinity();
-        const Row row = softmax_row(p, lists.band(b), sink, q_row, k_head, key_step, i);
+        const Row row = softmax_row(p, lists.band(b), sink, q_row, k_head, key_step, i, [&](std::int64_t j) {
+          return double(alibi.slope(b, h)) * std::abs(double(alibi.key_of(int(b), int(i))) - double(j));
+        });
         const auto lse_at = std::size_t((b * p.heads + h) * p.len_q + i);
         r.lse[lse_at] = row.lse;
         double* o = r.o.data() + row_at * dim_v;

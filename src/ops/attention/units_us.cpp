@@ -17,7 +17,7 @@ bool narrow(const Problem& p) { return std::max(p.head_dim, p.value_dim()) <= 64
 }  // namespace
 
 bool on_timed_units(const Problem& p, const Device& device) {
-  return device.kind == DeviceKind::cuda && device.sm == 90 && device.units > 0 && p.dropout == 0 && p.len_q > 0 && p.len_k > 0 &&
+  return device.kind == DeviceKind::cuda && device.sm == 90 && device.units > 0 && !p.asks_by_place() && p.len_q > 0 && p.len_k > 0 &&
          (p.documents == 0 || (p.visible_in_documents > 0 && p.len_q == p.len_k));
 }
 

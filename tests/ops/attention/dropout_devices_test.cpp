@@ -5,10 +5,7 @@
 #include <map>
 #include <set>
 
-#include "tests/attention_features.h"
-#include "tests/attention_run.h"
-#include "tests/attention_wet.h"
-#include "tests/ops/on_devices.h"
+#include "tests/ops/attention/by_place.h"
 
 namespace headroom::attention {
 namespace {
@@ -16,62 +13,16 @@ namespace {
 using namespace cases;
 using on_card::Where;
 
-constexpr Precision precisions[] = {{DType::f32}, {DType::bf16}, {DType::f16}, {DType::f32, Math::tf32}};
-
-class AttentionDropout : public on_card::OnCard, public testing::WithParamInterface<Where> {
- protected:
-  void SetUp() override {
-    if (GetParam() == Where::gpu) OnCard::SetUp();
-  }
-  const Device& where() const { return GetParam() == Where::gpu ? device : cpu; }
-  bool serves(const Variant& v, const Problem& p) const {
-    return v.supports(p, where(), Pass::forward).ok && v.supports(p, where(), Pass::backward).ok;
-  }
-  void run_here(const Variant& v, const Case& c, Tensors& x, Threads* pool) {
-    if (GetParam() == Where::cpu) return cases::run(v, c, x, pool);
-    Wet wet(v, c, x, device, *stream);
-    wet.forward();
-    wet.backward();
-    wet.t.back();
-  }
-  // f(variant, its tensors after both passes), for each that serves the case; how many did.
-  template <class F>
-  int each_variant(const Case& c, const Tensors& inputs, F&& f) {
-    int served = 0;
-    for (const Variant& v : variants()) {
-      if (!serves(v, c.problem)) continue;
-      SCOPED_TRACE(std::string(v.name) + " " + in_words(c));
-      Tensors x = inputs;
-      run_here(v, c, x, &threads);
-      f(v, x);
-      ++served;
-    }
-    return served;
-  }
-  int variants_of(Precision p) const {
-    if (GetParam() == Where::gpu) return 1;  // flash_sm80 or flash_simt
-    return p.math == Math::exact ? 2 : 0;
-  }
-};
+class AttentionDropout : public ByPlace {};
 HEADROOM_ON_DEVICES(AttentionDropout);
 
 TEST_P(AttentionDropout, EveryVariantAgreesWithTheOracle) {
-  for (Precision precision : precisions) {
-    if (variants_of(precision) == 0) continue;
-    int at = 0;
-    each_dropout(precision, [&](const Case& c) {
-      if (GetParam() == Where::cpu && precision.dtype != DType::f32 && at++ % 3 != int(precision.dtype == DType::bf16))
-        return;  // a third each
-      Tensors inputs = tensors_of(c);
-      const Expected naive = expected_of(c, inputs, true);
-      EXPECT_EQ(each_variant(c, inputs, [&](const Variant&, Tensors& x) { judge(c, x, naive); }), variants_of(precision)) << in_words(c);
-    });
-  }
+  agree_with_the_oracle([](Precision precision, auto&& f) { each_dropout(precision, f); });
 }
 
 // With equal scores, values that are the unit vectors of their keys, and gradients that are those of their rows, O and dV are the mask.
 TEST_P(AttentionDropout, EveryVariantDropsWhatTheDrawsSay) {
-  for (Precision precision : precisions)
+  for (Precision precision : precisions_by_place)
     for (auto [len_q, len_k] : {std::pair{256, 200}, {100, 256}, {37, 64}})
       for (bool causal : {false, true}) {
         if (variants_of(precision) == 0) continue;
@@ -106,7 +57,7 @@ TEST_P(AttentionDropout, EveryVariantDropsWhatTheDrawsSay) {
 }
 
 TEST_P(AttentionDropout, TheSameSeedGivesTheSameBitsAndNoOtherDoes) {
-  for (Precision precision : {precisions[0], precisions[1]}) {
+  for (Precision precision : {precisions_by_place[0], precisions_by_place[1]}) {
     Case c = plain_case(4, 2, 150, 190, 64, Mask::causal(), precision, 11);
     c.problem.dropout = 0.1f;
     c.problem.deterministic = true;
@@ -135,7 +86,7 @@ TEST_P(AttentionDropout, TheSameSeedGivesTheSameBitsAndNoOtherDoes) {
 }
 
 TEST_P(AttentionDropout, NoDropoutIsNoDropout) {  // seeds that a problem without dropout is given change nothing
-  for (Precision precision : precisions) {
+  for (Precision precision : precisions_by_place) {
     Case c = plain_case(2, 1, 100, 120, 64, Mask::causal(), precision, 12);
     c.problem.deterministic = true;
     const Tensors inputs = tensors_of(c);

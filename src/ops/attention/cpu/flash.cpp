@@ -64,6 +64,7 @@ void flash_forward(const Problem& p, const Forward& t, Context& ctx) {
   if (ctx.dry()) return;
   list_documents(p, t.with, lists, ctx);
   const auto dropping = dropping_of(p, t.with);
+  const Alibi alibi = alibi_of(p, t.with);
   const auto tiles = ceil_div(p.len_q, queries_per_tile), heads = p.batch * p.heads;
   ctx.share(tiles * heads, [&](std::int64_t piece, int worker) {
     const auto tile = tiles - 1 - piece / heads, head = piece % heads, b = head / p.heads;
@@ -72,6 +73,7 @@ void flash_forward(const Problem& p, const Forward& t, Context& ctx) {
                   .tensors = t,
                   .band = band,
                   .dropping = dropping ? &*dropping : nullptr,
+                  .alibi = alibi,
                   .b = b,
                   .head = head % p.heads,
                   .row = tile * queries_per_tile,
@@ -94,6 +96,7 @@ void flash_backward(const Problem& p, const Backward& t, Context& ctx) {
   if (ctx.dry()) return;
   list_documents(p, t.with, lists, ctx);
   const auto dropping = dropping_of(p, t.with);
+  const Alibi alibi = alibi_of(p, t.with);
 
   const auto part = [&](std::int64_t chunk) {  // dQ of one chunk, [batch, len_q, heads, padded dim]
     return in_place ? t.dq : Tensor(parts.as<float>() + chunk * parts.stride[0], DType::f32, {p.batch, p.len_q, p.heads, padded(dim)});
@@ -128,6 +131,7 @@ void flash_backward(const Problem& p, const Backward& t, Context& ctx) {
                       .tensors = t,
                       .band = band,
                       .dropping = dropping ? &*dropping : nullptr,
+                      .alibi = alibi,
                       .b = head / p.kv_heads,
                       .kv_head = head % p.kv_heads,
                       .key = key,

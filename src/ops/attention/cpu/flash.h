@@ -2,6 +2,7 @@
 // flash_backward.cpp: one compiled body per instruction set, the best one taken at run time).
 #pragma once
 #include "base/divide.h"
+#include "ops/attention/alibi.h"
 #include "ops/attention/attention.h"
 #include "ops/attention/dropout.h"
 
@@ -33,6 +34,7 @@ struct ForwardTile {  // query rows [row, row + queries_per_tile) of one head
   const Forward& tensors;
   const Band& band;          // for row b of the batch
   const Dropping* dropping;  // null: the problem has no dropout
+  const Alibi& alibi;
   std::int64_t b, head, row;
   float* scratch;  // forward_scratch(…) floats, 64-byte aligned
 };
@@ -44,6 +46,7 @@ struct BackwardStrip {  // keys [key, key + keys_per_strip) against every query 
   const Backward& tensors;
   const Band& band;
   const Dropping* dropping;
+  const Alibi& alibi;
   std::int64_t b, kv_head, key;
   const float* delta;  // [batch, heads, len_q]: Σ_d dO·O − dLSE
   const Tensor& dq;    // FP32 [batch, len_q, heads, dim], added to; rows may be written up to a whole vector

@@ -22,7 +22,8 @@ struct BackwardScratch {
   float *q, *d_o;              // [queries_per_step][pitch of keys, of values]
   float *p, *ds;               // [queries_per_step][block_width]
   float *lse, *delta;          // [queries_per_step]; LSE in log₂, +∞ past the last row so that its P is 0
-  float* kept;                 // [queries_per_step][block_width], with dropout: the factors of P
+  float* own;                  // [queries_per_step], where scores fall: the key that a row is at, counted from the block's first
+  float* kept;                 // [queries_per_step][block_width], with what depends on a score's place: dropout's factors of P
   BackwardScratch(float* at, std::int64_t pitch, std::int64_t pitch_v) {
     const auto take = [&](std::int64_t n) { return std::exchange(at, at + n); };
     kt = take(keys_per_strip * pitch);
@@ -36,17 +37,19 @@ struct BackwardScratch {
     ds = take(queries_per_step * block_width);
     lse = take(queries_per_step);
     delta = take(queries_per_step);
+    own = take(queries_per_step);
     kept = at;
   }
 };
 
-struct Slopes {  // derivatives of a score by the product that it is made from
-  float scale, cap_log2;
+struct Slopes {  // a score by the product that it is made from, and by its place
+  float scale, cap_log2, alibi_log2;
 };
 
 // p holds scores and becomes probabilities; ds holds dP and becomes dS. Rows [begin, end) of a step that starts at query `row`,
-// keys from `key`. With dropout, dV is given P times its factors, and dP takes them too. A probability is held to 1: where scores are so large that LSE has no digits left behind the point, its rounding says more.
-template <bool masked, bool capped, bool dropped>
+// keys from `key`. With dropout, dV is given P times its factors, and dP takes them too. A probability is held to 1: where scores are so large that LSE has no
+// digits left behind the point, its rounding says more. by_place: with dropout's factors and ALiBi's slope, 1 and 0 where there is none.
+template <bool masked, bool capped, bool by_place>
 HWY_NOINLINE void gradient_of_softmax(const Band& band, std::int64_t row, std::int64_t key, std::int64_t begin, std::int64_t end,
                                       Slopes slopes, const BackwardScratch& x) {
   const Vec scale = hn::Set(floats, slopes.scale), cap = hn::Set(floats, slopes.cap_log2);
@@ -66,6 +69,10 @@ HWY_NOINLINE void gradient_of_softmax(const Band& band, std::int64_t row, std::i
         score = hn::Mul(cap, t);
         factor = hn::Mul(scale, slope_of_tanh(t));
       }
+      if constexpr (by_place) {
+        const Vec apart = hn::Abs(hn::Sub(hn::Iota(floats, float(v * lanes)), hn::Set(floats, x.own[i])));
+        score = hn::NegMulAdd(hn::Set(floats, slopes.alibi_log2), apart, score);
+      }
       const Vec power = hn::Sub(score, lse);
       Vec p = exp2(hn::IfThenZeroElse(hn::Gt(power, hn::Zero(floats)), power));
       if constexpr (masked) {
@@ -73,9 +80,9 @@ HWY_NOINLINE void gradient_of_softmax(const Band& band, std::int64_t row, std::i
         p = hn::IfThenElseZero(hn::And(hn::Ge(j, first), hn::Lt(j, last)), p);
       }
       Vec dp = hn::Load(floats, ds_at);
-      if constexpr (dropped) dp = hn::Mul(dp, hn::Load(floats, x.kept + i * block_width + v * lanes));
+      if constexpr (by_place) dp = hn::Mul(dp, hn::Load(floats, x.kept + i * block_width + v * lanes));
       Vec ds = hn::Mul(hn::Mul(p, factor), hn::Sub(dp, delta));
-      if constexpr (dropped) p = hn::Mul(p, hn::Load(floats, x.kept + i * block_width + v * lanes));
+      if constexpr (by_place) p = hn::Mul(p, hn::Load(floats, x.kept + i * block_width + v * lanes));
       if constexpr (masked) {
         const Vec j = hn::Iota(floats, float(v * lanes));
         ds = hn::IfThenElseZero(hn::And(hn::Ge(j, first), hn::Lt(j, last)), ds);  // 0 · ∞ of an unseen key is no NaN
@@ -94,7 +101,8 @@ void backward_step(const BackwardStrip& t, std::int64_t head, std::int64_t row, 
   const Band& band = t.band;
   const auto dim = p.head_dim, dim_v = p.value_dim(), pitch = pitch_of(dim), pitch_v = pitch_of(dim_v), whole = round_up(rows, 8),
              first_of_head = (t.b * p.heads + head) * p.len_q;
-  const Slopes slopes{p.scale_or_default(), p.softcap * std::numbers::log2e_v<float>};
+  constexpr float log2e = std::numbers::log2e_v<float>;
+  const Slopes slopes{p.scale_or_default(), p.softcap * log2e, t.alibi.slope(t.b, head) * log2e};
   widen_rows<T>(rows_of(t.tensors.q, t.b, head), row, rows, whole, dim, pitch, x.q);
   widen_rows<T>(rows_of(t.tensors.d_o, t.b, head), row, rows, whole, dim_v, pitch_v, x.d_o);
   for (std::int64_t i = 0; i < whole; ++i) {
@@ -118,16 +126,21 @@ void backward_step(const BackwardStrip& t, std::int64_t head, std::int64_t row, 
     if (t.dropping)
       fill_factors<true>(*t.dropping, t.b * p.heads + head, {row + begin, row + end, key, key + block_width}, t.dropping->dropout.factor,
                          x.kept + begin * block_width, block_width);
-    const auto with = [&]<bool capped, bool dropped>() HWY_ATTR {
+    else if (p.alibi)
+      std::fill_n(x.kept + begin * block_width, count * block_width, 1.0f);
+    if (p.asks_by_place())
+      for (auto i = begin; i < end; ++i)
+        x.own[i] = float(t.alibi.key_of(std::int32_t(t.b), std::int32_t(std::min(row + i, p.len_q - 1))) - key);
+    const auto with = [&]<bool capped, bool by_place>() HWY_ATTR {
       if (seen_by_all)
-        gradient_of_softmax<false, capped, dropped>(band, row, key, begin, end, slopes, x);
+        gradient_of_softmax<false, capped, by_place>(band, row, key, begin, end, slopes, x);
       else
-        gradient_of_softmax<true, capped, dropped>(band, row, key, begin, end, slopes, x);
+        gradient_of_softmax<true, capped, by_place>(band, row, key, begin, end, slopes, x);
     };
     if (p.softcap != 0)
-      t.dropping ? with.template operator()<true, true>() : with.template operator()<true, false>();
+      p.asks_by_place() ? with.template operator()<true, true>() : with.template operator()<true, false>();
     else
-      t.dropping ? with.template operator()<false, true>() : with.template operator()<false, false>();
+      p.asks_by_place() ? with.template operator()<false, true>() : with.template operator()<false, false>();
     const Right probabilities{x.p + begin * block_width, block_width}, dscores{x.ds + begin * block_width, block_width};
     tile_product<A::by_columns, block_vectors, true>(round_up(dim_v, 8), count, {x.d_o + begin * pitch_v, pitch_v}, probabilities,
                                                      {x.dvt + block, keys_per_strip});
@@ -194,7 +207,7 @@ void BackwardStripHere(const BackwardStrip& t) {
 std::int64_t BackwardScratchHere(const Problem& p) {
   const auto pitch = pitch_of(p.head_dim), pitch_v = pitch_of(p.value_dim());
   return (2 * keys_per_strip + queries_per_step) * (pitch + pitch_v) + keys_per_strip * std::max(pitch, pitch_v) +
-         (p.dropout != 0 ? 3 : 2) * queries_per_step * block_width + 2 * queries_per_step;
+         (p.asks_by_place() ? 3 : 2) * queries_per_step * block_width + 3 * queries_per_step;
 }
 
 }  // namespace headroom::attention::HWY_NAMESPACE

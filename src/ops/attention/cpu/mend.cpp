@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/convert.h"
+#include "ops/attention/alibi.h"
 #include "ops/attention/dropout.h"
 
 namespace headroom::attention {
@@ -41,14 +42,14 @@ void replace(T* row, const std::vector<float>& by, float factor) {
 struct Weight {
   float p, slope;  // the probability of a pair, and the slope of its score by the product of its vectors, without the scale
 };
-Weight weight_of(const Problem& p, float product, float lse) {
+Weight weight_of(const Problem& p, float product, float fall, float lse) {  // fall: alibi.h
   float score = product * p.scale_or_default(), slope = 1;
   if (p.softcap != 0) {
     const float t = std::tanh(score / p.softcap);
     score = p.softcap * t;
     slope = (1 - t) * (1 + t);
   }
-  return {std::exp(std::min(score - lse, 0.0f)), slope};
+  return {std::exp(std::min(score - fall - lse, 0.0f)), slope};
 }
 
 template <class T>
@@ -61,6 +62,7 @@ const T* key_row(const Problem& p, const Forward& t, const Tensor& of, std::int6
 template <class T>
 void mend_o(const Problem& p, const Forward& t, const Band& band, const std::optional<Dropping>& dropping, std::int64_t b,
             std::int64_t head, std::int64_t row) {
+  const Alibi alibi = alibi_of(p, t.with);
   const float lse = t.lse.as<float>()[(b * p.heads + head) * p.len_q + row];
   T* const o = row_of<T>(t.o, b, row, head);
   if (std::isnan(lse) || !holds_nan(o, p.value_dim())) return;
@@ -71,7 +73,7 @@ void mend_o(const Problem& p, const Forward& t, const Band& band, const std::opt
   for (std::int64_t key = band.first(row); key < band.last(row); ++key) {
     const T *k = key_row<T>(p, t, t.k, b, key, head / p.group()), *v = key_row<T>(p, t, t.v, b, key, head / p.group());
     if (!k) continue;
-    const float weight = weight_of(p, dot(q, k, p.head_dim), lse).p;
+    const float weight = weight_of(p, dot(q, k, p.head_dim), alibi.fall(b, head, row, key), lse).p;
     all += weight;
     add(sum, weight * factor_of(dropping, b * p.heads + head, row, key), v);
   }
@@ -97,7 +99,8 @@ struct Pairs {
   };
   Gradient at(std::int64_t head, std::int64_t row, std::int64_t key, float lse, float delta) const {
     const std::int64_t kv_head = head / p.group();
-    const Weight w = weight_of(p, dot(row_of<const T>(t.q, b, row, head), row_of<const T>(t.k, b, key, kv_head), p.head_dim), lse);
+    const float fall = alibi_of(p, t.with).fall(b, head, row, key);
+    const Weight w = weight_of(p, dot(row_of<const T>(t.q, b, row, head), row_of<const T>(t.k, b, key, kv_head), p.head_dim), fall, lse);
     const float dp = dot(row_of<const T>(t.d_o, b, row, head), row_of<const T>(t.v, b, key, kv_head), p.value_dim());
     const float factor = factor_of(dropping, b * p.heads + head, row, key);
     return {w.p * factor, w.p * (dp * factor - delta) * w.slope};

@@ -11,6 +11,7 @@
 
 #include "base/convert.h"
 #include "base/element.h"
+#include "ops/attention/alibi.h"
 #include "ops/attention/cpu/plain_softmax.h"
 #include "ops/attention/documents/documents.h"
 #include "ops/attention/dropout.h"
@@ -50,6 +51,10 @@ T* row_of(const Tensor& t, std::int64_t b, std::int64_t row, std::int64_t head) 
 struct SeenKeys {
   std::int64_t first, last;
 };
+
+void fall(float* s, SeenKeys seen, float slope, std::int64_t own) {  // own: the key that the row is at
+  for (auto j = seen.first; j < seen.last; ++j) s[j] -= slope * float(std::abs(own - j));
+}
 
 template <class T>
 float softmax_row(float* s, T* p, SeenKeys seen, const float* sink, std::int64_t len) {  // s is used up; returns LSE
@@ -114,7 +119,7 @@ Support plain_supports(const Problem& p, const Device& device, Pass) {
   if (device.kind != DeviceKind::cpu) return Support::no("needs the CPU");
   if (p.precision.math != Math::exact) return Support::no("tf32 needs a GPU");
   if (size_of(p.precision.dtype) < 2) return Support::no("fp8 is not served on the CPU");
-  return asks_no_more_than(p, {.softcap = true, .sink = true, .documents = true, .dim_v = true, .dropout = true});
+  return asks_no_more_than(p, {.softcap = true, .sink = true, .documents = true, .dim_v = true, .dropout = true, .alibi = true});
 }
 
 Saved plain_make_saved(const Problem& p, Context& ctx) {
@@ -136,13 +141,15 @@ void plain_forward(const Problem& p, const Forward& t, Context& ctx) {
     const auto running = parts.softmax(5, 2, 8.0 + double(size_of(p.precision.dtype)));
     list_documents(p, t.with, lists, ctx);
     const auto dropping = dropping_of(p, t.with);
+    const Alibi alibi = alibi_of(p, t.with);
     with_float(p.precision.dtype, [&]<class T>() {
       ctx.share(p.lse_shape().count(), [&](std::int64_t at, int) {
-        const auto row = at % p.len_q, head = at / p.len_q % p.heads;
-        const Band band = band_of(p, lists, at / (p.len_q * p.heads));
+        const auto row = at % p.len_q, head = at / p.len_q % p.heads, b = at / (p.len_q * p.heads);
+        const Band band = band_of(p, lists, b);
         const SeenKeys seen{band.first(row), band.last(row)};
         float* const scores = s.as<float>() + at * p.len_k;
         if (p.softcap != 0 && seen.first < seen.last) cap_row(scores + seen.first, seen.last - seen.first, p.softcap);
+        if (alibi.slopes) fall(scores, seen, alibi.slope(b, head), alibi.key_of(std::int32_t(b), std::int32_t(row)));
         const float* const sink = p.sink ? t.with.sink.as<float>() + head : nullptr;
         T* const prob = t.saved.p.as<T>() + at * p.len_k;
         t.lse.as<float>()[at] = softmax_row(scores, prob, seen, sink, p.len_k);

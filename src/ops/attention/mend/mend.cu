@@ -4,6 +4,7 @@
 
 #include "base/convert.h"
 #include "gpu/dependent_launch.cuh"
+#include "ops/attention/alibi.h"
 #include "ops/attention/dropout.h"
 #include "ops/attention/on_stream.h"
 #include "ops/attention/sm80/blocks.h"
@@ -26,6 +27,7 @@ struct MendArgs {
   int batch, heads, kv_heads, len_q, len_k, head_dim, dim_v;
   float scale, cap;
   Dropout dropout;
+  Alibi alibi;
 };
 
 template <class T>
@@ -80,13 +82,13 @@ struct Columns {  // of a row's sum, [first, first + 32 · at_once), as a warp h
 struct Weight {
   float p, slope;
 };
-__device__ Weight weight_of(const MendArgs& a, float product, float lse) {
+__device__ Weight weight_of(const MendArgs& a, float product, float fall, float lse) {
   float score = product * a.scale, slope = 1;
   if (a.cap != 0) {
     const float t = tanhf(score / a.cap);
     score = a.cap * t, slope = (1 - t) * (1 + t);
   }
-  const float below = score - lse;
+  const float below = score - fall - lse;
   return {expf(below > 0 ? 0 : below), slope};  // a NaN stays one
 }
 
@@ -133,7 +135,7 @@ __global__ void __launch_bounds__(threads) attention_mend_forward(const __grid_c
       for (int key = keys.first; !zero && key < keys.last; ++key) {
         const T* const k = key_row(a.k, key);
         if (!k) continue;
-        const float p = weight_of(a, dot(row_of<const T>(a.q, b, row, head), k, a.head_dim), lse).p;
+        const float p = weight_of(a, dot(row_of<const T>(a.q, b, row, head), k, a.head_dim), a.alibi.fall(b, head, row, key), lse).p;
         all += p;
         sum.add(p * factors.of(b, head, row, key), key_row(a.v, key));
         if ((key - keys.first) % checked_every == checked_every - 1 && sum.nan()) break;
@@ -159,7 +161,8 @@ struct Pairs {
   }
   __device__ Gradient at(int key) const {
     const int kv_head = head / (a.heads / a.kv_heads);
-    const Weight w = weight_of(a, dot(row_of<const T>(a.q, b, row, head), row_of<const T>(a.k, b, key, kv_head), a.head_dim), lse);
+    const Weight w = weight_of(a, dot(row_of<const T>(a.q, b, row, head), row_of<const T>(a.k, b, key, kv_head), a.head_dim),
+                               a.alibi.fall(b, head, row, key), lse);
     const float dp = dot(row_of<const T>(a.d_o, b, row, head), row_of<const T>(a.v, b, key, kv_head), a.dim_v);
     const float factor = factors.of(b, head, row, key);
     return {w.p * factor, w.p * (dp * factor - delta) * w.slope};
@@ -240,6 +243,7 @@ MendArgs args_of(const Problem& p, const Tensors& t, const Lists& lists) {
   a.scale = p.scale_or_default();
   a.cap = p.softcap;
   a.dropout = dropout_of(p, t.with);
+  a.alibi = alibi_of(p, t.with);
   return a;
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/divide.h"
 #include "base/random.h"
+#include "ops/attention/alibi.h"
 #include "ops/attention/dropout.h"
 #include "ops/attention/reference.h"
 
@@ -94,7 +95,8 @@ struct SampledOracle::Work::Head {
   Band band;
   double scale, sink;  // sink: −∞ where there is none
   const std::optional<Dropping>& dropping;
-  std::int64_t pair;               // batch · heads + head: dropout's name of this head
+  const Alibi& alibi;
+  std::int64_t batch, head;
   const Doubles &q, &k, &v, &d_o;  // d_o is empty without gradients
 
   // out = alpha · m[first … last) · x, a number per row of m, of dim columns.
@@ -109,6 +111,13 @@ struct SampledOracle::Work::Head {
     const double c = p.softcap;
     for (std::int64_t j = 0; j < n; ++j) scores[j] = c * std::tanh(scores[j] / c);
   }
+  double fall(std::int64_t i, std::int64_t j) const {
+    return p.alibi ? double(alibi.slope(batch, head)) * std::abs(double(alibi.key_of(int(batch), int(i))) - double(j)) : 0;
+  }
+  void let_fall(std::int64_t i, std::int64_t first, std::int64_t last, double* scores) const {
+    for (auto j = first; p.alibi && j < last; ++j) scores[j - first] -= fall(i, j);
+  }
+  std::int64_t pair() const { return batch * p.heads + head; }  // dropout's name of this head
   double slope(double capped) const { return p.softcap == 0 ? 1 : 1 - std::pow(capped / double(p.softcap), 2); }
   // Scores [0, n) become probabilities; returns LSE.
   double softmax(double* s, std::int64_t n) const {
@@ -123,10 +132,10 @@ struct SampledOracle::Work::Head {
   void drop(std::int64_t i, std::int64_t first, std::int64_t last, double* weights) const {
     if (!dropping) return;
     std::vector<float> factors(std::size_t(last - first));
-    dropout_factors(*dropping, pair, i, first, last, 1, factors.data());
+    dropout_factors(*dropping, pair(), i, first, last, 1, factors.data());
     for (std::size_t j = 0; j < factors.size(); ++j) weights[j] *= factors[j] * growth();
   }
-  double factor(std::int64_t i, std::int64_t j) const { return dropping && factor_of(dropping, pair, i, j) == 0 ? 0 : growth(); }
+  double factor(std::int64_t i, std::int64_t j) const { return dropping && factor_of(dropping, pair(), i, j) == 0 ? 0 : growth(); }
   double growth() const { return dropping ? 65536.0 / (65536 - dropping->dropout.below) : 1; }
   RowSums row_sums(Threads&) const;
 };
@@ -176,7 +185,7 @@ struct SampledOracle::Work::Asked {
   }
   bool others_can_sum() const {  // the rows: what a device is asked knows none of these
     const Problem& p = problem;
-    return sum_rows && p.softcap == 0 && p.dropout == 0 && !p.sink && p.documents == 0 && p.page == 0 && p.value_dim() == p.head_dim &&
+    return sum_rows && p.softcap == 0 && !p.asks_by_place() && !p.sink && p.documents == 0 && p.page == 0 && p.value_dim() == p.head_dim &&
            p.head_dim <= 256;
   }
 };
@@ -211,6 +220,7 @@ RowSums SampledOracle::Work::Head::row_sums(Threads& threads) const {
       const auto first = band.first(i) - left, last = band.last(i) - left;
       if (first < last) {
         cap(prob + first, last - first);
+        let_fall(i, left + first, left + last, prob + first);
         sums.lse[std::size_t(i)] = softmax(prob + first, last - first);
         drop(i, left + first, left + last, dp + first);
       }
@@ -242,6 +252,7 @@ void SampledOracle::Work::judge_row(const Head& h, std::size_t number, std::size
   h.products(h.k, dim, first, last, h.row(h.q, dim, i), h.scale, prob);
   h.cap(prob.data(), last - first);
   const Doubles scores = prob;
+  h.let_fall(i, first, last, prob.data());
   lse[at] = h.softmax(prob.data(), last - first);
   const auto o_at = at * std::size_t(dim_v);
   Doubles kept = prob;
@@ -272,7 +283,7 @@ void SampledOracle::Work::judge_key(const Head& h, const RowSums& sums, std::siz
   for (std::size_t n = 0; n < prob.size(); ++n) {
     const auto i = first + std::int64_t(n);
     const auto row = std::size_t(i);
-    const double weight = std::isinf(sums.lse[row]) ? 0 : std::exp(prob[n] - sums.lse[row]), factor = h.factor(i, j);
+    const double weight = std::isinf(sums.lse[row]) ? 0 : std::exp(prob[n] - h.fall(i, j) - sums.lse[row]), factor = h.factor(i, j);
     dv.add(number * std::size_t(dim_v), h.row(h.d_o, dim_v, i), dim_v, weight * factor, weight * factor);
     dk.add(number * std::size_t(dim), h.row(h.q, dim, i), dim, h.scale * h.slope(prob[n]) * weight * (factor * dp[n] - sums.delta[row]),
            h.scale * weight * (factor * std::abs(dp[n]) + sums.delta_size[row]));
@@ -293,7 +304,8 @@ void SampledOracle::Work::run(const Asked& asked, const Tensor& q, const Tensor&
     const Doubles qm = asked.queries(q, batch, head), om = d_o ? asked.read(d_o, batch, head) : Doubles();
     const double sink = p.sink ? double(asked.with.sink.as<float>()[head]) : -std::numeric_limits<double>::infinity();
     const auto dropping = dropping_of(p, asked.with);
-    const Head h{p, asked.lists.band(batch), double(p.scale_or_default()), sink, dropping, batch * p.heads + head, qm, km, vm, om};
+    const Alibi alibi = alibi_of(p, asked.with);
+    const Head h{p, asked.lists.band(batch), double(p.scale_or_default()), sink, dropping, alibi, batch, head, qm, km, vm, om};
     longest = std::max(longest, std::abs(h.scale) * longest_row(qm, p.head_dim) * longest_row(km, p.head_dim));
     asked.threads.share(std::int64_t(rows.size()),
                         [&](std::int64_t n, int) { judge_row(h, std::size_t(n), std::size_t(g) * rows.size() + std::size_t(n)); });

@@ -125,9 +125,9 @@ __device__ __forceinline__ int columns_seen(const BandOf<int>& band, int batch, 
 
 template <class Shape, Asks asks>
 struct Asking : Shape {
-  static constexpr bool more = asks != Asks::plain, drops = asks == Asks::dropout;
+  static constexpr bool more = asks != Asks::plain, by_place = asks == Asks::by_place;
 };
-template <bool drops>
+template <bool by_place>
 struct DrawsIf : Draws {
   __device__ __forceinline__ explicit DrawsIf(const Dropout& d) : Draws(d.draws()) {}
 };
@@ -135,6 +135,16 @@ template <>
 struct DrawsIf<false> {
   __device__ __forceinline__ explicit DrawsIf(const Dropout&) {}
 };
+// How far each of a lane's columns is from the place of one of its rows, on the other side (alibi.h). `first`: the lane's first column.
+struct Apart {
+  float of_first;
+  __device__ __forceinline__ Apart(int place, int first) : of_first(float(place - first)) {}
+  __device__ __forceinline__ float from(int column) const { return fabsf(of_first - float(column)); }  // counted from the first
+};
+template <bool rows_are_keys>
+__device__ __forceinline__ int place_of(const Alibi& a, int batch, int row) {
+  return rows_are_keys ? a.row_of(batch, row) : a.key_of(batch, row);
+}
 template <bool more, int high, int columns>
 __device__ __forceinline__ void report_nan(const float (&sums)[high][columns], int* not_numbers) {
   if (more && not_numbers)
@@ -290,8 +300,9 @@ struct BackwardWalk : Walk<S, rows_are_keys> {
     return x + ((long long)Way::at.batch * a.heads + head) * a.padded;
   }
   __device__ __forceinline__ unsigned pair_of(int step) const {  // the query head, counted over the batch
-    return Way::at.batch * a.heads + (rows_are_keys ? head_of(step) : Way::at.head);
+    return Way::at.batch * a.heads + query_head_of(step);
   }
+  __device__ __forceinline__ int query_head_of(int step) const { return rows_are_keys ? head_of(step) : Way::at.head; }
   __device__ __forceinline__ float* dq_of(int step) const {  // of the tile's queries
     return rows_at<float>(a.dq, Way::at.batch, head_of(step), Way::first_column(tile_of(step)));
   }

@@ -3,6 +3,7 @@
 #pragma once
 #include <cuda_runtime_api.h>
 
+#include "ops/attention/alibi.h"
 #include "ops/attention/dropout.h"
 
 namespace headroom::attention::blocks {
@@ -41,6 +42,7 @@ struct ForwardArgs {
   bool wide;         // every row starts and ends on 16 bytes
   int* not_numbers;  // set if a sum is NaN (mend.h); null: not needed
   Dropout dropout;
+  Alibi alibi;
 };
 
 enum class Wants { dq, dk_dv, dk, dv, all };  // of one kernel; all: parts of dQ are added to it as they come
@@ -55,6 +57,7 @@ struct BackwardArgs {
   bool wide;
   int* not_numbers;
   Dropout dropout;
+  Alibi alibi;
 };
 
 struct StatisticsArgs {
@@ -70,19 +73,19 @@ struct ZeroArgs {
 };
 
 // A kernel is compiled for the plain question; for one that may ask more (a cap, a sink, documents, pages), whose answers cost registers; and for
-// one that asks for dropout too, in fewer shapes.
-enum class Asks { plain, more, dropout };
+// one that may also ask for what depends on where a score is (dropout, slopes of ALiBi), in fewer shapes.
+enum class Asks { plain, more, by_place };
 
 namespace simt {
-template <class Tiles, bool drops>
+template <class Tiles, bool by_place>
 void start_forward(const ForwardArgs&, cudaStream_t);
-template <class Tiles, Wants wants, bool drops>
+template <class Tiles, Wants wants, bool by_place>
 void start_backward(const BackwardArgs&, cudaStream_t);
 }  // namespace simt
 namespace sm80 {
-template <class Tiles, bool drops>
+template <class Tiles, bool by_place>
 void start_forward(const ForwardArgs&, cudaStream_t);
-template <class Tiles, Wants wants, bool drops>
+template <class Tiles, Wants wants, bool by_place>
 void start_backward(const BackwardArgs&, cudaStream_t);
 }  // namespace sm80
 template <class T>

@@ -63,20 +63,20 @@ struct Simt {
   template <int dim>
   using BackwardTight = SimtBackwardTight<dim>;
   template <int dim>
-  using DroppingForward = SimtForwardTight<dim>;
+  using ForwardByPlace = SimtForwardTight<dim>;
   template <int dim>
-  using DroppingBackward = std::conditional_t<dim == 64, SimtBackward<dim>, SimtBackwardTight<dim>>;
+  using BackwardByPlace = std::conditional_t<dim == 64, SimtBackward<dim>, SimtBackwardTight<dim>>;
   static constexpr const char *forward_name = "attention.flash_simt.forward", *backward_name = "attention.flash_simt.backward";
   static constexpr bool in_tiles = false;
   static constexpr int tf32_products = 0;
   static double units_us(const Problem& p, Pass pass, const Device& device) { return simt_us(p, pass, device); }
-  template <class Tiles, bool drops>
+  template <class Tiles, bool by_place>
   static void forward(const ForwardArgs& a, cudaStream_t s) {
-    beside::call<simt::start_forward<Tiles, drops>>(a, s);
+    beside::call<simt::start_forward<Tiles, by_place>>(a, s);
   }
-  template <class Tiles, Wants wants, bool drops>
+  template <class Tiles, Wants wants, bool by_place>
   static void backward(const BackwardArgs& a, cudaStream_t s) {
-    beside::call<simt::start_backward<Tiles, wants, drops>>(a, s);
+    beside::call<simt::start_backward<Tiles, wants, by_place>>(a, s);
   }
 };
 
@@ -91,24 +91,24 @@ struct Sm80 {
   template <int dim>
   using BackwardTight = Sm80BackwardTight<T, dim>;
   template <int dim>
-  using DroppingForward = std::conditional_t<sizeof(T) == 4 && dim == 256, Sm80ForwardTight<T, dim>, Sm80Forward<T, dim>>;
+  using ForwardByPlace = std::conditional_t<sizeof(T) == 4 && dim == 256, Sm80ForwardTight<T, dim>, Sm80Forward<T, dim>>;
   template <int dim>
-  using DroppingBackward = std::conditional_t<sizeof(T) == 4 && dim == 256, Sm80BackwardTight<T, dim>, Sm80Backward<T, dim>>;
+  using BackwardByPlace = std::conditional_t<sizeof(T) == 4 && dim == 256, Sm80BackwardTight<T, dim>, Sm80Backward<T, dim>>;
   static constexpr const char *forward_name = "attention.flash_sm80.forward", *backward_name = "attention.flash_sm80.backward";
   static constexpr bool in_tiles = true;
   static constexpr int tf32_products = 0;
   static double units_us(const Problem& p, Pass pass, const Device& device) { return sm80_us(p, pass, device); }
-  template <class Tiles, bool drops>
+  template <class Tiles, bool by_place>
   static void forward(const ForwardArgs& a, cudaStream_t s) {
-    beside::call<sm80::start_forward<Tiles, drops>>(a, s);
+    beside::call<sm80::start_forward<Tiles, by_place>>(a, s);
   }
-  template <class Tiles, Wants wants, bool drops>
+  template <class Tiles, Wants wants, bool by_place>
   static void backward(const BackwardArgs& a, cudaStream_t s) {
-    beside::call<sm80::start_backward<Tiles, wants, drops>>(a, s);
+    beside::call<sm80::start_backward<Tiles, wants, by_place>>(a, s);
   }
 };
 
-struct Sm80InParts {  // without dropout
+struct Sm80InParts {  // without dropout and ALiBi
   template <int dim>
   using Forward = Sm80PartsForward<dim>;
   template <int dim>
@@ -121,13 +121,13 @@ struct Sm80InParts {  // without dropout
   static constexpr bool in_tiles = false;  // of tf32's rates; it has its own
   static constexpr int tf32_products = 3;
   static double units_us(const Problem& p, Pass pass, const Device& device) { return sm80_fp32_us(p, pass, device); }
-  template <class Tiles, bool drops>
+  template <class Tiles, bool by_place>
   static void forward(const ForwardArgs& a, cudaStream_t s) {
-    beside::call<sm80::start_forward<Tiles, drops>>(a, s);
+    beside::call<sm80::start_forward<Tiles, by_place>>(a, s);
   }
-  template <class Tiles, Wants wants, bool drops>
+  template <class Tiles, Wants wants, bool by_place>
   static void backward(const BackwardArgs& a, cudaStream_t s) {
-    beside::call<sm80::start_backward<Tiles, wants, drops>>(a, s);
+    beside::call<sm80::start_backward<Tiles, wants, by_place>>(a, s);
   }
 };
 
@@ -150,9 +150,9 @@ void with_sm80(const Problem& p, Body&& body) {
 constexpr int least_shared_bytes = 99 * 1024;  // what every architecture from sm_80 on allows a block
 int shared_bytes_of(int sm) { return architecture_of(sm).shared_bytes; }
 
-// With dropout there is one shape for every card, and dims up to 64 share one: fewer kernels to compile.
+// For dropout and ALiBi there is one shape for every card, and dims up to 64 share one: fewer kernels to compile.
 template <class Body>
-void with_dropping_dim(const Problem& p, Body&& body) {
+void with_dim_by_place(const Problem& p, Body&& body) {
   const std::int64_t dim = std::max(p.head_dim, p.value_dim());
   if (dim <= 64) return body.template operator()<64>();
   if (dim <= 128) return body.template operator()<128>();
@@ -160,13 +160,13 @@ void with_dropping_dim(const Problem& p, Body&& body) {
 }
 
 // The tiles of a pass on this device: the tuned ones, or where these need more shared memory than it has, the tight ones. The body is told
-// whether they are those of dropout.
+// whether they are those of what depends on a score's place.
 template <class Family, class Body>
 void with_forward_tiles(const Problem& p, const Device& device, Body&& body) {
-  if constexpr (requires { typename Family::template DroppingForward<64>; })
-    if (p.dropout != 0)
-      return with_dropping_dim(p, [&]<int dim>() {
-        using Tiles = typename Family::template DroppingForward<dim>;
+  if constexpr (requires { typename Family::template ForwardByPlace<64>; })
+    if (p.asks_by_place())
+      return with_dim_by_place(p, [&]<int dim>() {
+        using Tiles = typename Family::template ForwardByPlace<dim>;
         static_assert(forward_shared_bytes<Tiles>() <= least_shared_bytes);
         body.template operator()<Tiles, true>();
       });
@@ -180,10 +180,10 @@ void with_forward_tiles(const Problem& p, const Device& device, Body&& body) {
 }
 template <class Family, class Body>
 void with_backward_tiles(const Problem& p, const Device& device, Body&& body) {
-  if constexpr (requires { typename Family::template DroppingBackward<64>; })
-    if (p.dropout != 0)
-      return with_dropping_dim(p, [&]<int dim>() {
-        using Tiles = typename Family::template DroppingBackward<dim>;
+  if constexpr (requires { typename Family::template BackwardByPlace<64>; })
+    if (p.asks_by_place())
+      return with_dim_by_place(p, [&]<int dim>() {
+        using Tiles = typename Family::template BackwardByPlace<dim>;
         static_assert(backward_shared_bytes<Tiles>() <= least_shared_bytes);
         body.template operator()<Tiles, true>();
       });
@@ -204,7 +204,7 @@ Support on_cuda(const Problem& p, const Device& device, Pass pass) {
   if (std::max(p.head_dim, p.value_dim()) > 256)
     return Support::no(fmt::format("serves head_dim up to 256, it is {}", std::max(p.head_dim, p.value_dim())));
   if (p.page != 0 && pass == Pass::backward) return Support::no("pages are of a cache: forward only");
-  return {};  // soft capping, sinks, documents, values of another dimension, pages, dropout: all served
+  return {};  // soft capping, sinks, documents, values of another dimension, pages, dropout, slopes: all served
 }
 
 // The band that kernels are handed: of the first row of the batch, they go on to the others.
@@ -234,28 +234,29 @@ void forward_with(const Problem& p, const Forward& t, Context& ctx) {
   if (p.len_k == 0) return no_keys(p, t, ctx);
   const Lists lists = make_lists(p, ctx);
   list_documents_on_gpu(p, t.with, lists, ctx);
-  with_forward_tiles<Family>(p, ctx.device, [&]<class Tiles, bool drops>() {
+  with_forward_tiles<Family>(p, ctx.device, [&]<class Tiles, bool by_place>() {
     const Deal deal = deal_of(p, p.len_q, Tiles::rows, p.batch * p.heads, false);
     if (ctx.dry()) return;
-    Family::template forward<Tiles, drops>({.q = rows_of(t.q),
-                                            .k = rows_of(t.k),
-                                            .v = rows_of(t.v),
-                                            .o = rows_of(t.o),
-                                            .lse = t.lse.as<float>(),
-                                            .sink = p.sink ? t.with.sink.as<float>() : nullptr,
-                                            .paged = blocks::paged_of(p, t.with),
-                                            .band = band_for(p, lists),
-                                            .deal = deal,
-                                            .heads = int(p.heads),
-                                            .group = int(p.group()),
-                                            .head_dim = int(p.head_dim),
-                                            .dim_v = int(p.value_dim()),
-                                            .scale = p.scale_or_default(),
-                                            .cap = p.softcap,
-                                            .wide = wide(t.q, t.k, t.v, t.o),
-                                            .not_numbers = not_numbers_of(lists),
-                                            .dropout = dropout_of(p, t.with)},
-                                           cuda_stream(ctx.stream));
+    Family::template forward<Tiles, by_place>({.q = rows_of(t.q),
+                                               .k = rows_of(t.k),
+                                               .v = rows_of(t.v),
+                                               .o = rows_of(t.o),
+                                               .lse = t.lse.as<float>(),
+                                               .sink = p.sink ? t.with.sink.as<float>() : nullptr,
+                                               .paged = blocks::paged_of(p, t.with),
+                                               .band = band_for(p, lists),
+                                               .deal = deal,
+                                               .heads = int(p.heads),
+                                               .group = int(p.group()),
+                                               .head_dim = int(p.head_dim),
+                                               .dim_v = int(p.value_dim()),
+                                               .scale = p.scale_or_default(),
+                                               .cap = p.softcap,
+                                               .wide = wide(t.q, t.k, t.v, t.o),
+                                               .not_numbers = not_numbers_of(lists),
+                                               .dropout = dropout_of(p, t.with),
+                                               .alibi = alibi_of(p, t.with)},
+                                              cuda_stream(ctx.stream));
   });
   mend_forward_on_gpu(p, t, lists, ctx);
 }
@@ -284,10 +285,10 @@ void backward_with(const Problem& p, const Backward& t, Context& ctx) {
   const Tensor lse = ctx.arena.make("attention.lse_log2", DType::f32, {pairs, padded});
   const Tensor delta = ctx.arena.make("attention.delta", DType::f32, {pairs, padded});
   check(pairs * padded / 8 <= INT_MAX, Code::unsupported, "attention: {} rows are too many for one launch", pairs * padded);
-  with_backward_tiles<Family>(p, ctx.device, [&]<class Tiles, bool drops>() {
+  with_backward_tiles<Family>(p, ctx.device, [&]<class Tiles, bool by_place>() {
     constexpr bool together = Tiles::dim <= 128 || Tiles::across;  // past it both sums do not fit the registers of four warps
     constexpr bool adds_dq =
-        together && sizeof(T) == 4 && !drops;  // in 16 bits the additions cost more than two products: bench/lab/attention_bwd.md
+        together && sizeof(T) == 4 && !by_place;  // in 16 bits the additions cost more than two products: bench/lab/attention_bwd.md
     const Deal queries = deal_of(p, p.len_q, Tiles::rows, pairs, false),
                keys = deal_of(p, p.len_k, Tiles::rows, p.batch * p.kv_heads, true);
     if (ctx.dry()) return;
@@ -325,20 +326,21 @@ void backward_with(const Problem& p, const Backward& t, Context& ctx) {
                    .cap = p.softcap,
                    .wide = wide(t.q, t.k, t.v, t.d_o, t.dq, t.dk, t.dv),
                    .not_numbers = not_numbers_of(lists),
-                   .dropout = dropout_of(p, t.with)};
+                   .dropout = dropout_of(p, t.with),
+                   .alibi = alibi_of(p, t.with)};
     if constexpr (adds_dq)
       if (!p.deterministic && fused_shared_bytes<Tiles>() <= shared_bytes_of(ctx.device.sm)) {
         zero<T>(t.dq, stream);
-        return Family::template backward<Tiles, Wants::all, drops>(a, stream);
+        return Family::template backward<Tiles, Wants::all, by_place>(a, stream);
       }
     if constexpr (together) {
-      Family::template backward<Tiles, Wants::dk_dv, drops>(a, stream);
+      Family::template backward<Tiles, Wants::dk_dv, by_place>(a, stream);
     } else {
-      Family::template backward<Tiles, Wants::dk, drops>(a, stream);
-      Family::template backward<Tiles, Wants::dv, drops>(a, stream);
+      Family::template backward<Tiles, Wants::dk, by_place>(a, stream);
+      Family::template backward<Tiles, Wants::dv, by_place>(a, stream);
     }
     a.deal = queries;
-    Family::template backward<Tiles, Wants::dq, drops>(a, stream);
+    Family::template backward<Tiles, Wants::dq, by_place>(a, stream);
   });
   mend_backward_on_gpu(p, t, lists, ctx);
 }

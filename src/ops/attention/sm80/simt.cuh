@@ -39,8 +39,13 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_simt(const __
   const float scale = capped ? a.scale / a.cap : a.scale * log2e;
 
   float s[S::wide][S::high];
+  [[maybe_unused]] const float slope = S::by_place ? a.alibi.slope(at.batch, at.head) * log2e : 0;
+  [[maybe_unused]] int place[S::high];
+  if constexpr (S::by_place)
+#pragma unroll
+    for (int i = 0; i < S::high; ++i) place[i] = place_of<false>(a.alibi, at.batch, walk.row0 + mine + S::row(i));
   const auto fetch_q = [&] { fetch_turned<S>(q, rows_at<float>(a.q, at.batch, at.head, walk.row0), a.q.row, walk.valid, a.head_dim); };
-  const DrawsIf<S::drops> draws(a.dropout);
+  const DrawsIf<S::by_place> draws(a.dropout);
   const auto scores = [&](int tile) {
     rows_times_rows<S>(s, q, k);
     const bool plain = walk.plain(tile);
@@ -53,6 +58,11 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_simt(const __
       if (capped)
 #pragma unroll
         for (int j = 0; j < S::wide; ++j) s[j][i] = a.cap * log2e * tanh_of(s[j][i]);
+      if constexpr (S::by_place) {
+        const Apart apart(place[i], walk.first_column(tile) + lane.x);
+#pragma unroll
+        for (int j = 0; j < S::wide; ++j) s[j][i] = fmaf(-slope, apart.from(8 * j), s[j][i]);
+      }
       if (!plain) {
         const Limits seen = walk.seen_by(mine + S::row(i), tile);
 #pragma unroll
@@ -73,7 +83,7 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_simt(const __
 #pragma unroll
       for (int j = 0; j < S::wide; ++j) sum[i] += s[j][i] = exp2_fast(s[j][i] - reference);
     }
-    if constexpr (S::drops) {  // of what the sums have seen
+    if (S::by_place && a.dropout.below) {  // of what the sums have seen
       unsigned dropped[S::high];
       draw_dropped<S, false>(dropped, draws, a.dropout.below, at.batch * a.heads + at.head, walk.row0 + mine, walk.first_column(tile));
 #pragma unroll
@@ -106,7 +116,7 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_simt(const __
       weight = all.weight;
       lse = all.lse;
     }
-    if constexpr (S::drops) weight *= a.dropout.factor;
+    if constexpr (S::by_place) weight *= a.dropout.factor;
     store_row<S>(rows_at<float>(a.o, at.batch, at.head, row), o[i], weight, a.dim_v, a.wide);
     if (lane.x == 0) *walk.lse_of(row) = lse;
   }
@@ -150,9 +160,14 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_simt(const __
   const bool capped = more && a.cap != 0;
   const float scale = capped ? a.scale / a.cap : a.scale * log2e, cap = a.cap * log2e;
 
-  const DrawsIf<S::drops> draws(a.dropout);
+  const DrawsIf<S::by_place> draws(a.dropout);
+  [[maybe_unused]] int place[S::high];
+  if constexpr (S::by_place)
+#pragma unroll
+    for (int i = 0; i < S::high; ++i) place[i] = place_of<of_keys>(a.alibi, at.batch, walk.row0 + mine + S::row(i));
   const auto gradients = [&](int step) {
     const int tile = walk.tile_of(step);
+    [[maybe_unused]] const float slope = S::by_place ? a.alibi.slope(at.batch, walk.query_head_of(step)) * log2e : 0;
     float s[S::wide][S::high];
     rows_times_rows<S>(s, a1, b1);
     const bool plain = walk.plain(tile) && (!all || walk.valid == S::rows);
@@ -160,7 +175,8 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_simt(const __
     for (int i = 0; i < S::high; ++i) {
 #pragma unroll
       for (int j = 0; j < S::wide; ++j) {
-        const float its_lse = of_keys ? statistics_at<float, S::dim>(b1, lane.x + 8 * j).x : lse[i];
+        float its_lse = of_keys ? statistics_at<float, S::dim>(b1, lane.x + 8 * j).x : lse[i];
+        if constexpr (S::by_place) its_lse = fmaf(slope, Apart(place[i], walk.first_column(tile) + lane.x).from(8 * j), its_lse);
         s[j][i] = probability(capped ? fmaf(cap, tanh_of(s[j][i] * scale), -its_lse) : fmaf(s[j][i], scale, -its_lse));
       }
       if (!plain) {
@@ -171,11 +187,11 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_simt(const __
           if (!seen.sees(lane.x + 8 * j)) s[j][i] = 0;
       }
     }
-    [[maybe_unused]] unsigned dropped[S::high];
-    if constexpr (S::drops)
+    [[maybe_unused]] unsigned dropped[S::high] = {};
+    if (S::by_place && a.dropout.below)
       draw_dropped<S, of_keys>(dropped, draws, a.dropout.below, walk.pair_of(step), walk.row0 + mine, walk.first_column(tile));
     if constexpr (second) {
-      if constexpr (S::drops) {  // dV grows by the factor at the end
+      if constexpr (S::by_place) {  // dV grows by the factor at the end
         float kept[S::wide][S::high];
 #pragma unroll
         for (int j = 0; j < S::wide; ++j)
@@ -190,7 +206,7 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_simt(const __
     if constexpr (first) {
       float dp[S::wide][S::high];
       rows_times_rows<S>(dp, a2, b2);
-      if constexpr (S::drops)
+      if constexpr (S::by_place)
 #pragma unroll
         for (int j = 0; j < S::wide; ++j)
 #pragma unroll
@@ -227,25 +243,25 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_simt(const __
     const Strided& to1 = of_keys ? a.dk : a.dq;
     if constexpr (first) store_row<S>(rows_at<float>(to1, at.batch, at.head, row), d1[i], a.scale, a.head_dim, a.wide);
     if constexpr (second)
-      store_row<S>(rows_at<float>(a.dv, at.batch, at.head, row), d2[i], S::drops ? a.dropout.factor : 1.f, a.dim_v, a.wide);
+      store_row<S>(rows_at<float>(a.dv, at.batch, at.head, row), d2[i], S::by_place ? a.dropout.factor : 1.f, a.dim_v, a.wide);
   }
 }
 
-template <class Tiles, bool drops>
+template <class Tiles, bool by_place>
 void start_forward(const ForwardArgs& a, cudaStream_t stream) {
   const auto kernel = [&] {
-    if constexpr (drops)
-      return attention_fwd_simt<Tiles, Asks::dropout>;
+    if constexpr (by_place)
+      return attention_fwd_simt<Tiles, Asks::by_place>;
     else
       return asks_more(a) ? attention_fwd_simt<Tiles, Asks::more> : attention_fwd_simt<Tiles, Asks::plain>;
   }();
   launch(stream, kernel, {dim3(unsigned(a.deal.tiles) * a.deal.pairs), 32 * Tiles::warps, forward_shared_bytes<Tiles>()}, a);
 }
-template <class Tiles, Wants wants, bool drops>
+template <class Tiles, Wants wants, bool by_place>
 void start_backward(const BackwardArgs& a, cudaStream_t stream) {
   const auto kernel = [&] {
-    if constexpr (drops)
-      return attention_bwd_simt<Tiles, wants, Asks::dropout>;
+    if constexpr (by_place)
+      return attention_bwd_simt<Tiles, wants, Asks::by_place>;
     else
       return asks_more(a) ? attention_bwd_simt<Tiles, wants, Asks::more> : attention_bwd_simt<Tiles, wants, Asks::plain>;
   }();

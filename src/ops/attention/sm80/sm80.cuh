@@ -28,7 +28,14 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_sm80(const __
   const bool capped = more && a.cap != 0;
   const float scale = capped ? log2e : a.scale * log2e;
   float s[S::high][S::scores];
-  const DrawsIf<S::drops> draws(a.dropout);
+  [[maybe_unused]] const float slope = S::by_place ? a.alibi.slope(at.batch, at.head) / (capped ? 1 : a.scale) : 0;  // of s
+  [[maybe_unused]] int own[S::high][2];  // the key that a row is at
+  if constexpr (S::by_place)
+#pragma unroll
+    for (int m = 0; m < S::high; ++m)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) own[m][r] = place_of<false>(a.alibi, at.batch, walk.row0 + warp_row + 16 * m + lane / 4 + 8 * r);
+  const DrawsIf<S::by_place> draws(a.dropout);
   const auto scores = [&](int tile) {
     scores_of<S, true>(s, q + warp_row * S::row_pitch, k);
 #pragma unroll
@@ -36,6 +43,15 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_sm80(const __
       if (capped)
 #pragma unroll
         for (int i = 0; i < S::scores; ++i) s[m][i] = a.cap * tanh_of(s[m][i] * (a.scale / a.cap));
+      if constexpr (S::by_place)
+        if (a.alibi.slopes)
+#pragma unroll
+          for (int r = 0; r < 2; ++r) {
+            const Apart apart(own[m][r], walk.first_column(tile) + lane % 4 * 2);
+#pragma unroll
+            for (int i = 0; i < S::scores; ++i)
+              if (i / 2 % 2 == r) s[m][i] = fmaf(-slope, apart.from(i / 4 * 8 + i % 2), s[m][i]);
+          }
       if (!walk.plain(tile)) {
         int first[2], end[2];
 #pragma unroll
@@ -51,7 +67,7 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_sm80(const __
         for (int i = 0; i < S::outputs; ++i) o[m][i] *= i % 4 < 2 ? factor.x : factor.y;
       }
     }
-    if constexpr (S::drops) {  // of what the sums have seen
+    if (S::by_place && a.dropout.below) {  // of what the sums have seen
       unsigned dropped[S::high];
       draw_dropped<S, false>(dropped, draws, a.dropout.below, at.batch * a.heads + at.head, walk.row0 + warp_row, walk.first_column(tile));
 #pragma unroll
@@ -69,7 +85,7 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_sm80(const __
   for (int m = 0; m < S::high; ++m) {
     auto result = state[m].finish(scale);
     if (more && a.sink) result.join(a.sink[at.head]);
-    if constexpr (S::drops) result.inverse[0] *= a.dropout.factor, result.inverse[1] *= a.dropout.factor;
+    if constexpr (S::by_place) result.inverse[0] *= a.dropout.factor, result.inverse[1] *= a.dropout.factor;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const int row = walk.row0 + warp_row + 16 * m + lane / 4 + 8 * r;
@@ -115,9 +131,16 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_sm80(const __
   const bool capped = more && a.cap != 0;
   const float scale = capped ? a.scale / a.cap : a.scale * log2e, cap = a.cap * log2e;
 
-  const DrawsIf<S::drops> draws(a.dropout);
+  const DrawsIf<S::by_place> draws(a.dropout);
+  [[maybe_unused]] int place[S::high][2];
+  if constexpr (S::by_place)
+#pragma unroll
+    for (int m = 0; m < S::high; ++m)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) place[m][r] = place_of<of_keys>(a.alibi, at.batch, walk.row0 + warp_row + 16 * m + lane / 4 + 8 * r);
   const auto gradients = [&](int step) {
     const int tile = walk.tile_of(step);
+    [[maybe_unused]] const float slope = S::by_place ? a.alibi.slope(at.batch, walk.query_head_of(step)) * log2e : 0;
     float s[S::high][S::scores];
     scores_of<S, !of_keys>(s, a1 + warp_row * S::row_pitch, b1);
     const bool plain = walk.plain(tile) && (!all || walk.valid == S::rows);
@@ -126,7 +149,9 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_sm80(const __
     for (int m = 0; m < S::high; ++m) {
 #pragma unroll
       for (int i = 0; i < S::scores; ++i) {
-        const float its_lse = of_keys ? statistics_at<T, S::dim>(b1, column_of(i)).x : lse[m][i / 2 % 2];
+        float its_lse = of_keys ? statistics_at<T, S::dim>(b1, column_of(i)).x : lse[m][i / 2 % 2];
+        if constexpr (S::by_place)
+          its_lse = fmaf(slope, Apart(place[m][i / 2 % 2], walk.first_column(tile) + column_of(0)).from(i / 4 * 8 + i % 2), its_lse);
         s[m][i] = probability(capped ? fmaf(cap, tanh_of(s[m][i] * scale), -its_lse) : fmaf(s[m][i], scale, -its_lse));
       }
       if (!plain)
@@ -140,10 +165,10 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_sm80(const __
             if (i / 2 % 2 == r && !seen.sees(column_of(i))) s[m][i] = 0;
         }
     }
-    [[maybe_unused]] unsigned dropped[S::high];
-    if constexpr (S::drops)
+    [[maybe_unused]] unsigned dropped[S::high] = {};
+    if (S::by_place && a.dropout.below)
       draw_dropped<S, of_keys>(dropped, draws, a.dropout.below, walk.pair_of(step), walk.row0 + warp_row, walk.first_column(tile));
-    if constexpr (second && S::drops) {  // dV grows by the factor at the end
+    if constexpr (second && S::by_place) {  // dV grows by the factor at the end
       float kept[S::high][S::scores];
 #pragma unroll
       for (int m = 0; m < S::high; ++m)
@@ -156,7 +181,7 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_sm80(const __
     if constexpr (first) {
       float dp[S::high][S::scores];
       slopes_of<S>(dp, a2 + warp_row * S::row_pitch, b2);
-      if constexpr (S::drops)
+      if constexpr (S::by_place)
 #pragma unroll
         for (int m = 0; m < S::high; ++m)
 #pragma unroll
@@ -196,28 +221,28 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_sm80(const __
       const Strided& to1 = of_keys ? a.dk : a.dq;
       if constexpr (first) store_row<S>(rows_at<T>(to1, at.batch, at.head, row), d1[m], r, a.scale, a.head_dim, a.wide);
       if constexpr (second)
-        store_row<S>(rows_at<T>(a.dv, at.batch, at.head, row), d2[m], r, S::drops ? a.dropout.factor : 1.f, a.dim_v, a.wide);
+        store_row<S>(rows_at<T>(a.dv, at.batch, at.head, row), d2[m], r, S::by_place ? a.dropout.factor : 1.f, a.dim_v, a.wide);
     }
 }
 
-template <class Tiles, bool drops>
+template <class Tiles, bool by_place>
 void start_forward(const ForwardArgs& a, cudaStream_t stream) {
   const auto kernel = [&] {
-    if constexpr (drops)
-      return attention_fwd_sm80<Tiles, Asks::dropout>;
+    if constexpr (by_place)
+      return attention_fwd_sm80<Tiles, Asks::by_place>;
     else
       return asks_more(a) ? attention_fwd_sm80<Tiles, Asks::more> : attention_fwd_sm80<Tiles, Asks::plain>;
   }();
   launch(stream, kernel, {dim3(unsigned(a.deal.tiles) * a.deal.pairs), 32 * Tiles::warps, forward_shared_bytes<Tiles>()}, a);
 }
-template <class Tiles, Wants wants, bool drops>
+template <class Tiles, Wants wants, bool by_place>
 void start_backward(const BackwardArgs& a, cudaStream_t stream) {
   constexpr int bytes = wants == Wants::all ? fused_shared_bytes<Tiles>() : backward_shared_bytes<Tiles>();
   const auto kernel = [&] {
     if constexpr (Tiles::across)
       return asks_more(a) ? attention_bwd_across<Tiles, wants, Asks::more> : attention_bwd_across<Tiles, wants, Asks::plain>;
-    else if constexpr (drops)
-      return attention_bwd_sm80<Tiles, wants, Asks::dropout>;
+    else if constexpr (by_place)
+      return attention_bwd_sm80<Tiles, wants, Asks::by_place>;
     else
       return asks_more(a) ? attention_bwd_sm80<Tiles, wants, Asks::more> : attention_bwd_sm80<Tiles, wants, Asks::plain>;
   }();

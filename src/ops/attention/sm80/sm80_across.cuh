@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(32 * Tiles::warps, Tiles::at_once) attention_b
   using Own = typename S::Own;
   constexpr bool more = S::more, of_keys = wants != Wants::dq, all = wants == Wants::all, second = of_keys;
   constexpr bool one_place = Tiles::one_place;  // P and dS in turns
-  static_assert(!S::drops && (wants == Wants::dq || wants == Wants::dk_dv || all));
+  static_assert(!S::by_place && (wants == Wants::dq || wants == Wants::dk_dv || all));
   constexpr int high = Scores::high, scores = Scores::outputs;
   extern __shared__ __align__(16) unsigned char shared[];
   float* const a1 = reinterpret_cast<float*>(shared);
