@@ -141,7 +141,7 @@ inline Case random_case(std::uint64_t seed) {
   }
   if (below(5) == 0) p.dropout = 0.05f + 0.1f * float(below(9));
   p.alibi = below(6) == 0;
-  c.slopes_of_batch = below(2) == 0;
+  c.slopes_rank = 1 + int(below(p.documents ? 3 : 2));
   return c;
 }
 

@@ -104,7 +104,7 @@ void each_alibi(Precision precision, F&& f) {
   const auto make = [&](std::int64_t len_q, std::int64_t len_k, std::int64_t dim, Mask mask, std::uint64_t seed) {
     Case c = plain_case(4, 2, len_q, len_k, dim, mask, precision, seed);
     c.problem.alibi = true;
-    c.slopes_of_batch = seed % 2 == 1;
+    c.slopes_rank = 1 + int(seed % 2);
     return c;
   };
   for (std::int64_t dim : {8, 40, 64, 100, 128, 256})
@@ -125,7 +125,7 @@ void each_alibi(Precision precision, F&& f) {
     c.problem.sink = true;
     c.problem.dim_v = 24;
     c.problem.dropout = 0.25f;
-    c.slopes_of_batch = true;
+    c.slopes_rank = 3;
     f(c);
   }
   Case strided = make(90, 90, 72, Mask::causal(), 115);

@@ -33,7 +33,7 @@ struct Case {
   std::vector<int> docs_q = {}, docs_k = {};  // lengths of documents; row b of the batch has them rotated by b
   std::vector<int> cached = {};               // one document: how many keys each row of the batch has; empty: as docs_k says
   std::vector<float> sinks = {};              // one for each head, in turn; none: normal
-  bool slopes_of_batch = false;               // ALiBi's are others in each row of the batch
+  int slopes_rank = 1;                        // ALiBi's slopes are of each head; 2: and row of the batch; 3: and document
   float steep = 1;                            // its slopes are so many times 2^(-8 (head + 1) / heads)
 };
 
@@ -57,7 +57,7 @@ inline std::string in_words(const Case& c) {
   if (p.softcap != 0) more += fmt::format("softcap {} ", p.softcap);
   if (p.sink) more += "sink ";
   if (p.dropout != 0) more += fmt::format("dropout {} ", p.dropout);
-  if (p.alibi) more += fmt::format("alibi {}{} ", c.steep, c.slopes_of_batch ? " of batch" : "");
+  if (p.alibi) more += fmt::format("alibi {} of rank {} ", c.steep, c.slopes_rank);
   if (p.page != 0) more += fmt::format("pages {} of {} ", p.pages, p.page);
   if (p.documents != 0) {
     more += "documents";
@@ -183,11 +183,10 @@ inline Tensors tensors_of(const Case& c) {
       x.sink.set(h, c.sinks.empty() ? random.stream(6).normal(std::uint64_t(h)) : c.sinks[std::size_t(h) % c.sinks.size()]);
   }
   if (p.alibi) {
-    const std::int64_t sets = c.slopes_of_batch ? p.batch : 1;
-    x.alibi = Guarded(DType::f32, c.slopes_of_batch ? Shape{p.batch, p.heads} : Shape{p.heads});
-    for (std::int64_t b = 0; b < sets; ++b)
-      for (std::int64_t h = 0; h < p.heads; ++h)
-        x.alibi.set(b * p.heads + h, c.steep * float(b + 1) * std::exp2(-8.0f * float(h + 1) / float(p.heads)));
+    const Shape shapes[] = {{p.heads}, {p.batch, p.heads}, {p.batch, p.documents, p.heads}};
+    x.alibi = Guarded(DType::f32, shapes[c.slopes_rank - 1]);
+    for (std::int64_t n = 0; n < x.alibi.view().count(); ++n)
+      x.alibi.set(n, c.steep * float(n / p.heads + 1) * std::exp2(-8.0f * float(n % p.heads + 1) / float(p.heads)));
   }
   if (p.documents != 0) {
     const auto list = [&](Guarded& g, const std::vector<int>& lengths) {

@@ -138,6 +138,9 @@ static inline headroom_tensor headroom_contiguous(void* data, headroom_dtype dty
  *   a cache     that is longer than what it holds is one document in each row: cu_q {0, len_q}, cu_k {0, keys that there are}.
  *   dropout     a probability is dropped with this chance, and the others grow so that the mean stays. Which ones is a function of seed, offset,
  *               batch, head, row and key alone (Philox 4x32-10): the same on every device. Backward is given forward's seed and offset.
+ *   alibi       a score falls by a slope of its head times the distance of its row and its key: slope * |position - key|. Positions are those of
+ *               the mask, inside each document: the last row's is the last key's, or row i's is i (HEADROOM_TOP_LEFT); without a mask as `align`
+ *               says. The slopes have no gradient.
  *   pages       K and V are [pages, page, kv_heads, head_dim]; pages[b][n] is the one that has keys n * page ... of row b. Forward only.
  *   quantise    HEADROOM_QUANTISE_FP8: the call rounds Q, K and V to 8 bits (E4M3), with a scale for each head of each row of the batch, and
  *               multiplies those. Every tensor is bf16. Forward only: the error is that of 8 bits. The workspace has the copies. Hopper has
@@ -173,9 +176,10 @@ typedef struct headroom_attention_problem {
   float dropout;         /* the chance that a probability is dropped: at least 0, below 1, in steps of 1/65536 */
   int32_t unused;        /* not read */
   int32_t quantise;      /* a headroom_quantise: what the call makes of Q, K and V before it multiplies them */
+  int32_t alibi;         /* 1: there are slopes */
 } headroom_attention_problem;
 #define HEADROOM_ATTENTION_PROBLEM_INIT \
-  { sizeof(headroom_attention_problem), HEADROOM_F32, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+  { sizeof(headroom_attention_problem), HEADROOM_F32, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Bits of `flags`. HEADROOM_TRUST_POINTERS: the caller knows on which device its pointers are; the driver is not asked. */
 enum { HEADROOM_TRUST_POINTERS = 1 };
@@ -193,6 +197,7 @@ typedef struct headroom_attention_forward_arguments {
   headroom_tensor pages;      /* int32 [batch, len_k / page, rounded up] */
   headroom_tensor random;     /* int32 [4], optional: seed and offset, low halves first, which the device reads when the call runs */
   uint64_t seed, offset;      /* seed and offset of the dropout, if there is no `random` */
+  headroom_tensor alibi;      /* slopes: fp32 [heads], or [batch, heads] */
 } headroom_attention_forward_arguments;
 
 typedef struct headroom_attention_backward_arguments {
@@ -208,6 +213,7 @@ typedef struct headroom_attention_backward_arguments {
   headroom_tensor dsink;            /* fp32 [heads], overwritten; optional: rank 0 if it is not needed */
   headroom_tensor random;           /* this and those below: the same as in forward */
   uint64_t seed, offset;
+  headroom_tensor alibi;
 } headroom_attention_backward_arguments;
 
 /* Exact: one byte less is refused with HEADROOM_OUT_OF_MEMORY, and the error names what could not be placed. */

@@ -140,6 +140,7 @@ struct Forward {
   headroom_tensor pages{};
   headroom_tensor random{};  // dropout reads this, or the two below
   uint64_t seed = 0, offset = 0;
+  headroom_tensor alibi{};
 };
 
 struct Backward {
@@ -150,6 +151,7 @@ struct Backward {
   headroom_tensor dsink{};  // overwritten; {} if it is not needed
   headroom_tensor random{};
   uint64_t seed = 0, offset = 0;
+  headroom_tensor alibi{};
 };
 
 // One problem with its memory, for one stream of calls: backward reads what the last forward saved. `context` outlives it.
@@ -168,7 +170,7 @@ class Attention {
     a.struct_size = sizeof a;
     a.q = t.q, a.k = t.k, a.v = t.v, a.o = t.o, a.lse = t.lse;
     a.sink = t.sink, a.cu_q = t.cu_q, a.cu_k = t.cu_k, a.pages = t.pages;
-    a.random = t.random, a.seed = t.seed, a.offset = t.offset;
+    a.random = t.random, a.seed = t.seed, a.offset = t.offset, a.alibi = t.alibi;
     a.saved = saved_.lend(), a.workspace = workspace_.lend(), a.stream = stream;
     check(headroom_attention_forward(context_.get(), &problem_, &a));
   }
@@ -179,7 +181,7 @@ class Attention {
     a.q = t.q, a.k = t.k, a.v = t.v, a.o = t.o, a.lse = t.lse, a.d_o = t.d_o, a.dlse = t.dlse;
     a.dq = t.dq, a.dk = t.dk, a.dv = t.dv;
     a.sink = t.sink, a.cu_q = t.cu_q, a.cu_k = t.cu_k, a.dsink = t.dsink;
-    a.random = t.random, a.seed = t.seed, a.offset = t.offset;
+    a.random = t.random, a.seed = t.seed, a.offset = t.offset, a.alibi = t.alibi;
     a.saved = saved_.lend(), a.workspace = workspace_.lend(), a.stream = stream;
     check(headroom_attention_backward(context_.get(), &problem_, &a));
   }

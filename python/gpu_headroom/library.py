@@ -46,7 +46,7 @@ class Problem(c.Structure):
         ("scale_given", c.c_int32), ("math", c.c_int32),
         ("window_after", c.c_int64), ("head_dim_v", c.c_int64), ("softcap", c.c_float), ("sink", c.c_int32),
         ("documents", c.c_int64), ("page", c.c_int64), ("pages", c.c_int64), ("dropout", c.c_float),
-        ("unused", c.c_int32), ("quantise", c.c_int32),
+        ("unused", c.c_int32), ("quantise", c.c_int32), ("alibi", c.c_int32),
     ]  # fmt: skip
 
 
@@ -54,7 +54,7 @@ def _arguments(names, later):
     memories = [("saved", Memory), ("workspace", Memory), ("stream", c.c_void_p)]
     tensors = [[(name, Tensor) for name in some.split()] for some in (names, later)]
     numbers = [("seed", c.c_uint64), ("offset", c.c_uint64)]
-    return [("struct_size", c.c_uint32), ("flags", c.c_uint32), *tensors[0], *memories, *tensors[1], *numbers]
+    return [("struct_size", c.c_uint32), ("flags", c.c_uint32), *tensors[0], *memories, *tensors[1], *numbers, ("alibi", Tensor)]
 
 
 class ForwardArguments(c.Structure):

@@ -47,6 +47,8 @@ Asked read_problem(const headroom_attention_problem* from) {
   check(p.scale_given == 0 || p.scale_given == 1, Code::bad_argument, "problem.scale_given is {}, it must be 0 or 1", p.scale_given);
   check(p.sink == 0 || p.sink == 1, Code::bad_argument, "problem.sink is {}, it must be 0 or 1", p.sink);
   a.problem.sink = p.sink == 1;
+  check(p.alibi == 0 || p.alibi == 1, Code::bad_argument, "problem.alibi is {}, it must be 0 or 1", p.alibi);
+  a.problem.alibi = p.alibi == 1;
   if (p.scale_given || p.scale != 0) a.problem.scale = p.scale;
   a.problem.deterministic = p.deterministic != 0;
   check(!p.variant || *p.variant, Code::bad_argument, "problem.variant is empty (an unset variable?); name one, or pass NULL for the best");

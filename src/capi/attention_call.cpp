@@ -19,7 +19,7 @@ static_assert(HEADROOM_F32 == 0 && HEADROOM_BF16 == 1 && HEADROOM_F16 == 2 && HE
 
 namespace of_forward {
 using A = headroom_attention_forward_arguments;
-enum At { q, k, v, o, lse, saved, workspace, sink, cu_q, cu_k, pages, random, count };
+enum At { q, k, v, o, lse, saved, workspace, sink, cu_q, cu_k, pages, random, alibi, count };
 constexpr std::array<Part, count> parts{{
     {"q", offsetof(A, q), Use::read},
     {"k", offsetof(A, k), Use::read},
@@ -33,12 +33,13 @@ constexpr std::array<Part, count> parts{{
     {"cu_k", offsetof(A, cu_k), Use::read},
     {"pages", offsetof(A, pages), Use::read},
     {"random", offsetof(A, random), Use::read},
+    {"alibi", offsetof(A, alibi), Use::read},
 }};
 }  // namespace of_forward
 
 namespace of_backward {
 using A = headroom_attention_backward_arguments;
-enum At { q, k, v, o, lse, d_o, dlse, dq, dk, dv, saved, workspace, sink, cu_q, cu_k, dsink, random, count };
+enum At { q, k, v, o, lse, d_o, dlse, dq, dk, dv, saved, workspace, sink, cu_q, cu_k, dsink, random, alibi, count };
 constexpr std::array<Part, count> parts{{
     {"q", offsetof(A, q), Use::read},
     {"k", offsetof(A, k), Use::read},
@@ -57,6 +58,7 @@ constexpr std::array<Part, count> parts{{
     {"cu_k", offsetof(A, cu_k), Use::read},
     {"dsink", offsetof(A, dsink), Use::written},
     {"random", offsetof(A, random), Use::read},
+    {"alibi", offsetof(A, alibi), Use::read},
 }};
 }  // namespace of_backward
 
@@ -252,13 +254,20 @@ void check_places(const headroom_attention_call& call, const Tensors& all) {
 
 Extras extras_of_forward(const headroom_attention_call& call, const Tensors& t) {
   using namespace of_forward;
-  return {
-      .sink = t[sink], .cu_q = t[cu_q], .cu_k = t[cu_k], .pages = t[pages], .seed = call.seed, .offset = call.offset, .random = t[random]};
+  return {.sink = t[sink],
+          .cu_q = t[cu_q],
+          .cu_k = t[cu_k],
+          .pages = t[pages],
+          .seed = call.seed,
+          .offset = call.offset,
+          .alibi = t[alibi],
+          .random = t[random]};
 }
 
 Extras extras_of_backward(const headroom_attention_call& call, const Tensors& t) {
   using namespace of_backward;
-  return {.sink = t[sink], .cu_q = t[cu_q], .cu_k = t[cu_k], .seed = call.seed, .offset = call.offset, .random = t[random]};
+  return {
+      .sink = t[sink], .cu_q = t[cu_q], .cu_k = t[cu_k], .seed = call.seed, .offset = call.offset, .alibi = t[alibi], .random = t[random]};
 }
 
 void run_forward(const headroom_attention_call& call, const Tensors& t, Arena& saved_arena, Context& ctx) {
@@ -270,6 +279,7 @@ void run_forward(const headroom_attention_call& call, const Tensors& t, Arena& s
   check_not_given(p.documents > 0, with.cu_k, "cu_k", "documents");
   check_not_given(p.page > 0, with.pages, "pages", "page");
   check_not_given(p.dropout != 0, with.random, "random", "dropout");
+  check_not_given(p.alibi, with.alibi, "alibi", "alibi");
   Context saving{saved_arena, ctx.device, ctx.threads};
   if (call.quantise == QuantiseTo::fp8)  // its variants save nothing
     return forward_in_fp8(call.how, p, {t[q], t[k], t[v], t[o], t[lse], {}, with}, ctx);
@@ -283,6 +293,7 @@ void run_backward(const headroom_attention_call& call, const Tensors& t, Arena& 
   check_not_given(p.sink, with.sink, "sink", "sink");
   check_not_given(p.sink, t[dsink], "dsink", "sink");
   check_not_given(p.dropout != 0, with.random, "random", "dropout");
+  check_not_given(p.alibi, with.alibi, "alibi", "alibi");
   check_not_given(p.documents > 0, with.cu_q, "cu_q", "documents");
   check_not_given(p.documents > 0, with.cu_k, "cu_k", "documents");
   Context saving{saved_arena, ctx.device, ctx.threads};  // the same calls place the same tensors as forward did

@@ -16,7 +16,7 @@ struct Part {
   Use use;
 };
 enum class QuantiseTo : std::uint8_t { nothing, fp8 };  // a headroom_quantise
-constexpr std::size_t most_parts = 17;
+constexpr std::size_t most_parts = 18;
 using Pointers = std::array<void*, most_parts>;
 
 }  // namespace headroom::capi

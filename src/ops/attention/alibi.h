@@ -1,35 +1,48 @@
 // ALiBi (Press, Smith and Lewis, 2021): a score falls with the distance of its row and its key, slope · |position − key|, by a slope of each head.
-// Positions are those of the mask: the last row is at the last key, or row i is at i; in a packed row they are counted in each document.
-// Without a mask the last row is at the last key. The slopes are given, they have no gradient; those of the other tensors need nothing new but P.
+// Positions are those of the mask: the last row is at the last key, or row i is at key i; in a packed row they are counted in each document.
+// Without a mask it is as its alignment says. Slopes are given and have no gradient; the gradients of the rest need nothing new but P.
 #pragma once
 #include "ops/attention/documents/documents_args.h"
 
 namespace headroom::attention {
 
-struct Alibi {            // one call's, as kernels receive it
-  const float* slopes;    // [heads], or [batch, heads]; null: scores stay
-  std::int32_t of_batch;  // slopes from one row of the batch to the next: 0, or heads
-  std::int32_t ahead;     // row i is at key i + ahead; with documents each has its own
-  DocumentsArgs packed;   // without documents its count is 0
+struct Alibi {                         // one call's, as kernels receive it
+  const float* slopes;                 // sets of [heads]; null: scores stay
+  std::int32_t heads;                  // of a set
+  std::int32_t of_batch, of_document;  // sets from one row of the batch, or document, to the next
+  std::int32_t ahead;                  // row i is at key i + ahead; with documents each has its own
+  DocumentsArgs packed;                // without documents its count is 0
 
-  HEADROOM_HD float slope(std::int64_t batch, std::int64_t head) const { return slopes ? slopes[batch * of_batch + head] : 0.0f; }
-  // The key that a row is at; and the row that is at a key. Either may be one that does not exist.
-  HEADROOM_HD std::int32_t key_of(std::int32_t batch, std::int32_t row) const {
-    return row + (packed.count ? own(packed.cu_q, row, batch) : ahead);
+  struct Spot {
+    std::int32_t place;  // of a row: the key that it is at; of a key: the row that is there. Either may be one that does not exist
+    std::int32_t set;    // whose slopes hold
+  };
+  HEADROOM_HD Spot of_row(std::int32_t batch, std::int32_t row) const {
+    const Document d = document(packed.cu_q, batch, row);
+    return {row + d.ahead, d.set};
   }
-  HEADROOM_HD std::int32_t row_of(std::int32_t batch, std::int32_t key) const {
-    return key - (packed.count ? own(packed.cu_k, key, batch) : ahead);
+  HEADROOM_HD Spot of_key(std::int32_t batch, std::int32_t key) const {
+    const Document d = document(packed.cu_k, batch, key);
+    return {key - d.ahead, d.set};
+  }
+  HEADROOM_HD float slope(const Spot& spot, std::int32_t head) const {
+    return slopes ? slopes[std::int64_t(spot.set) * heads + head] : 0.0f;
   }
   HEADROOM_HD float fall(std::int64_t batch, std::int64_t head, std::int64_t row, std::int64_t key) const {  // of one score
-    const std::int64_t apart = key_of(std::int32_t(batch), std::int32_t(row)) - key;
-    return slopes ? slope(batch, head) * float(apart < 0 ? -apart : apart) : 0.0f;
+    if (!slopes) return 0;
+    const Spot spot = of_row(std::int32_t(batch), std::int32_t(row));
+    const std::int64_t apart = spot.place - key;
+    return slope(spot, std::int32_t(head)) * float(apart < 0 ? -apart : apart);
   }
 
  private:
-  HEADROOM_HD std::int32_t own(const std::int32_t* cu, std::int32_t at,
-                               std::int32_t batch) const {  // `ahead` of the document that holds `at`
+  struct Document {
+    std::int32_t ahead, set;
+  };
+  HEADROOM_HD Document document(const std::int32_t* cu, std::int32_t batch, std::int32_t at) const {
+    if (packed.count == 0) return {ahead, batch * of_batch};
     const DocumentsArgs::One d = packed.holding(cu, at, batch);
-    return d.k - d.q + (packed.from_the_end ? d.len_k - d.len_q : 0);
+    return {d.k - d.q + (packed.from_the_end ? d.len_k - d.len_q : 0), batch * of_batch + (d.exists ? d.index * of_document : 0)};
   }
 };
 

@@ -97,7 +97,7 @@ struct Extras {                        // for problems that have them
   Tensor cu_q = {}, cu_k = {};         // i32 [batch, documents + 1], rising from 0
   Tensor pages = {};                   // i32 [batch, pages of a sequence]
   std::uint64_t seed = 0, offset = 0;  // dropout's; backward needs forward's
-  Tensor alibi = {};                   // FP32 [heads] or [batch, heads]: slopes
+  Tensor alibi = {};                   // FP32 [heads], [batch, heads] or [batch, documents, heads]: slopes
   Tensor random = {};                  // i32 [4], optional: the same two, low halves first, read by the device as the pass runs
   Tensor q_scale = {}, k_scale = {}, v_scale = {};  // FP32 [batch, heads or kv_heads], where operands() says so
 };

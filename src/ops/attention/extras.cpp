@@ -13,7 +13,13 @@ void check_list(const char* name, const Tensor& t, const Shape& shape, DType dty
 
 void check(const Problem& p, const Extras& with) {
   if (p.sink) check_list("sink", with.sink, {p.heads}, DType::f32);
-  if (p.alibi) check_list("alibi", with.alibi, with.alibi.shape.rank == 2 ? Shape{p.batch, p.heads} : Shape{p.heads}, DType::f32);
+  if (p.alibi) {  // for each head; of each row of the batch, or of each document
+    const int rank = with.alibi.shape.rank;
+    const Shape shape = rank == 3 && p.documents ? Shape{p.batch, p.documents, p.heads}
+                        : rank == 2              ? Shape{p.batch, p.heads}
+                                                 : Shape{p.heads};
+    check_list("alibi", with.alibi, shape, DType::f32);
+  }
   if (p.documents) {
     check_list("cu_q", with.cu_q, {p.batch, p.documents + 1}, DType::i32);
     check_list("cu_k", with.cu_k, {p.batch, p.documents + 1}, DType::i32);

@@ -140,7 +140,8 @@ Reference reference(const Problem& p, const Tensor& q, const Tensor& k, const Te
         if (p.len_k > 0) k_head = ks.data() + head_at * dim, v_head = vs.data() + head_at * dim_v;
         const double sink = p.sink ? double(with.sink.as<float>()[h]) : -std::numeric_limits<double>::infinity();
         const Row row = softmax_row(p, lists.band(b), sink, q_row, k_head, key_step, i, [&](std::int64_t j) {
-          return double(alibi.slope(b, h)) * std::abs(double(alibi.key_of(int(b), int(i))) - double(j));
+          const Alibi::Spot spot = alibi.of_row(int(b), int(i));
+          return double(alibi.slope(spot, int(h))) * std::abs(double(spot.place) - double(j));
         });
         const auto lse_at = std::size_t((b * p.heads + h) * p.len_q + i);
         r.lse[lse_at] = row.lse;

@@ -20,7 +20,9 @@ TEST_P(AttentionAlibi, EveryVariantAgreesWithTheOracle) {
 TEST_P(AttentionAlibi, ACacheOfAnyLengthInAnyPages) {
   for (Precision precision : precisions_by_place) {
     if (variants_of(precision) == 0) continue;
+    int at = 0;
     each_cache(precision, [&](Case c) {
+      if (GetParam() == Where::cpu && at++ % 4 != int(precision.dtype)) return;  // a quarter each
       c.problem.alibi = true;
       Tensors inputs = tensors_of(c);
       const Expected naive = expected_of(c, inputs, true);
@@ -65,6 +67,7 @@ TEST_P(AttentionAlibi, RowsThatMetANeighboursNanAreMended) {
   Case c = packed(plain_case(4, 2, 0, 0, 64, Mask::causal(), {DType::bf16}, 117), {33, 40, 17}, {33, 40, 17});
   c.problem.alibi = true;
   c.problem.softcap = 4;
+  c.slopes_rank = 3;
   Tensors inputs = tensors_of(c);
   const auto clean = expected_of(c, inputs, true);
   const std::int64_t first = 33, last = 73,
@@ -112,7 +115,7 @@ TEST(AttentionAlibiAlone, SlopesOfAnotherShapeAreRefused) {
   Case c = plain_case(4, 2, 8, 8, 16, Mask::causal(), {DType::f32}, 119);
   c.problem.alibi = true;
   const Variant& flash = *variant_named("flash");
-  for (const Shape& wrong : {Shape{2}, Shape{2, 2}, Shape{4, 2}, Shape{1, 4}}) {
+  for (const Shape& wrong : {Shape{2}, Shape{2, 2}, Shape{4, 2}, Shape{1, 4}, Shape{2, 1, 4}}) {
     Tensors x = tensors_of(c);
     x.alibi = Guarded(DType::f32, wrong);
     EXPECT_THROW(run(flash, c, x, nullptr), Error) << wrong.rank;

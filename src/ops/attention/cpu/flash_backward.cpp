@@ -22,8 +22,9 @@ struct BackwardScratch {
   float *q, *d_o;              // [queries_per_step][pitch of keys, of values]
   float *p, *ds;               // [queries_per_step][block_width]
   float *lse, *delta;          // [queries_per_step]; LSE in log₂, +∞ past the last row so that its P is 0
-  float* own;                  // [queries_per_step], where scores fall: the key that a row is at, counted from the block's first
-  float* kept;                 // [queries_per_step][block_width], with what depends on a score's place: dropout's factors of P
+  float *place,
+      *slope;   // [queries_per_step], where scores fall (alibi.h): a row's, counted from the block's first key, and its slope in log₂
+  float* kept;  // [queries_per_step][block_width], with what depends on a score's place: dropout's factors of P
   BackwardScratch(float* at, std::int64_t pitch, std::int64_t pitch_v) {
     const auto take = [&](std::int64_t n) { return std::exchange(at, at + n); };
     kt = take(keys_per_strip * pitch);
@@ -37,13 +38,14 @@ struct BackwardScratch {
     ds = take(queries_per_step * block_width);
     lse = take(queries_per_step);
     delta = take(queries_per_step);
-    own = take(queries_per_step);
+    place = take(queries_per_step);
+    slope = take(queries_per_step);
     kept = at;
   }
 };
 
-struct Slopes {  // a score by the product that it is made from, and by its place
-  float scale, cap_log2, alibi_log2;
+struct Slopes {  // derivatives of a score by the product that it is made from
+  float scale, cap_log2;
 };
 
 // p holds scores and becomes probabilities; ds holds dP and becomes dS. Rows [begin, end) of a step that starts at query `row`,
@@ -70,8 +72,8 @@ HWY_NOINLINE void gradient_of_softmax(const Band& band, std::int64_t row, std::i
         factor = hn::Mul(scale, slope_of_tanh(t));
       }
       if constexpr (by_place) {
-        const Vec apart = hn::Abs(hn::Sub(hn::Iota(floats, float(v * lanes)), hn::Set(floats, x.own[i])));
-        score = hn::NegMulAdd(hn::Set(floats, slopes.alibi_log2), apart, score);
+        const Vec apart = hn::Abs(hn::Sub(hn::Iota(floats, float(v * lanes)), hn::Set(floats, x.place[i])));
+        score = hn::NegMulAdd(hn::Set(floats, x.slope[i]), apart, score);
       }
       const Vec power = hn::Sub(score, lse);
       Vec p = exp2(hn::IfThenZeroElse(hn::Gt(power, hn::Zero(floats)), power));
@@ -102,7 +104,7 @@ void backward_step(const BackwardStrip& t, std::int64_t head, std::int64_t row, 
   const auto dim = p.head_dim, dim_v = p.value_dim(), pitch = pitch_of(dim), pitch_v = pitch_of(dim_v), whole = round_up(rows, 8),
              first_of_head = (t.b * p.heads + head) * p.len_q;
   constexpr float log2e = std::numbers::log2e_v<float>;
-  const Slopes slopes{p.scale_or_default(), p.softcap * log2e, t.alibi.slope(t.b, head) * log2e};
+  const Slopes slopes{p.scale_or_default(), p.softcap * log2e};
   widen_rows<T>(rows_of(t.tensors.q, t.b, head), row, rows, whole, dim, pitch, x.q);
   widen_rows<T>(rows_of(t.tensors.d_o, t.b, head), row, rows, whole, dim_v, pitch_v, x.d_o);
   for (std::int64_t i = 0; i < whole; ++i) {
@@ -129,8 +131,11 @@ void backward_step(const BackwardStrip& t, std::int64_t head, std::int64_t row, 
     else if (p.alibi)
       std::fill_n(x.kept + begin * block_width, count * block_width, 1.0f);
     if (p.asks_by_place())
-      for (auto i = begin; i < end; ++i)
-        x.own[i] = float(t.alibi.key_of(std::int32_t(t.b), std::int32_t(std::min(row + i, p.len_q - 1))) - key);
+      for (auto i = begin; i < end; ++i) {
+        const Alibi::Spot spot = t.alibi.of_row(int(t.b), int(std::min(row + i, p.len_q - 1)));
+        x.place[i] = float(spot.place - key);
+        x.slope[i] = t.alibi.slope(spot, int(head)) * log2e;
+      }
     const auto with = [&]<bool capped, bool by_place>() HWY_ATTR {
       if (seen_by_all)
         gradient_of_softmax<false, capped, by_place>(band, row, key, begin, end, slopes, x);
@@ -207,7 +212,7 @@ void BackwardStripHere(const BackwardStrip& t) {
 std::int64_t BackwardScratchHere(const Problem& p) {
   const auto pitch = pitch_of(p.head_dim), pitch_v = pitch_of(p.value_dim());
   return (2 * keys_per_strip + queries_per_step) * (pitch + pitch_v) + keys_per_strip * std::max(pitch, pitch_v) +
-         (p.asks_by_place() ? 3 : 2) * queries_per_step * block_width + 3 * queries_per_step;
+         (p.asks_by_place() ? 3 : 2) * queries_per_step * block_width + 4 * queries_per_step;
 }
 
 }  // namespace headroom::attention::HWY_NAMESPACE

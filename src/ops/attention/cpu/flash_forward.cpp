@@ -62,17 +62,19 @@ HWY_NOINLINE void cap_scores(std::int64_t begin, std::int64_t end, float cap_log
     hn::Store(hn::Mul(cap, tanh(hn::Load(floats, at))), floats, at);
 }
 
-// A score falls by slope · |position − key|; key0: the tile's first, slope: times log₂e.
-HWY_NOINLINE void let_fall(const ForwardTile& t, std::int64_t row, std::int64_t key0, std::int64_t begin, std::int64_t end, float slope,
-                           float* s) {
-  HWY_ALIGN float own[block_width];  // the key that a row is at, counted from key0
-  for (int i = 0; i < block_width; ++i)
-    own[i] = float(t.alibi.key_of(std::int32_t(t.b), std::int32_t(std::min(row + i, t.band.len_q - 1))) - key0);
+// A score falls by slope · |place − key|; key0: the tile's first.
+HWY_NOINLINE void let_fall(const ForwardTile& t, std::int64_t row, std::int64_t key0, std::int64_t begin, std::int64_t end, float* s) {
+  HWY_ALIGN float place[block_width], slope[block_width];
+  for (int i = 0; i < block_width; ++i) {
+    const Alibi::Spot spot = t.alibi.of_row(int(t.b), int(std::min(row + i, t.band.len_q - 1)));
+    place[i] = float(spot.place - key0);
+    slope[i] = t.alibi.slope(spot, int(t.head)) * std::numbers::log2e_v<float>;
+  }
   for (auto key = begin; key < end; ++key)
     for (int v = 0; v < block_vectors; ++v) {
       float* at = s + key * block_width + v * lanes;
-      const Vec apart = hn::Abs(hn::Sub(hn::Load(floats, own + v * lanes), hn::Set(floats, float(key))));
-      hn::Store(hn::NegMulAdd(hn::Set(floats, slope), apart, hn::Load(floats, at)), floats, at);
+      const Vec apart = hn::Abs(hn::Sub(hn::Load(floats, place + v * lanes), hn::Set(floats, float(key))));
+      hn::Store(hn::NegMulAdd(hn::Load(floats, slope + v * lanes), apart, hn::Load(floats, at)), floats, at);
     }
 }
 
@@ -193,7 +195,7 @@ void forward_tile_of(const ForwardTile& t) {
       tile_product<A::by_rows, block_vectors, false>(end - begin, dim, {x.k + begin * pitch, pitch}, {qt, block_width},
                                                      {x.s + begin * block_width, block_width});
       if (p.softcap != 0) cap_scores(begin, end, p.softcap * log2e, x.s);
-      if (p.alibi) let_fall(t, row, key0, begin, end, t.alibi.slope(t.b, t.head) * log2e, x.s);
+      if (p.alibi) let_fall(t, row, key0, begin, end, x.s);
       const bool seen_by_all = band.first(bottom) <= key0 + begin && band.last(row) >= key0 + end;
       if (!seen_by_all) mask_scores(band, row, key0, begin, end, x.s);
       softmax_scores(begin, end, dim_v, x.s, x.top + block * block_width, x.sum + block * block_width, ot);

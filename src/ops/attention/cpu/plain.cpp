@@ -149,7 +149,8 @@ void plain_forward(const Problem& p, const Forward& t, Context& ctx) {
         const SeenKeys seen{band.first(row), band.last(row)};
         float* const scores = s.as<float>() + at * p.len_k;
         if (p.softcap != 0 && seen.first < seen.last) cap_row(scores + seen.first, seen.last - seen.first, p.softcap);
-        if (alibi.slopes) fall(scores, seen, alibi.slope(b, head), alibi.key_of(std::int32_t(b), std::int32_t(row)));
+        if (const Alibi::Spot spot = alibi.of_row(int(b), int(row)); alibi.slopes)
+          fall(scores, seen, alibi.slope(spot, int(head)), spot.place);
         const float* const sink = p.sink ? t.with.sink.as<float>() + head : nullptr;
         T* const prob = t.saved.p.as<T>() + at * p.len_k;
         t.lse.as<float>()[at] = softmax_row(scores, prob, seen, sink, p.len_k);

@@ -15,7 +15,7 @@ struct DocumentsArgs {
 
   struct One {  // a document, and whether there is one
     bool exists;
-    std::int32_t q, len_q, k, len_k;
+    std::int32_t q, len_q, k, len_k, index;
   };
   // The document whose part of `cu` holds `at`: the last that begins there or before, as long as it does not end before.
   HEADROOM_HD One holding(const std::int32_t* cu, std::int32_t at, std::int32_t row) const {
@@ -31,10 +31,10 @@ struct DocumentsArgs {
     const std::int32_t d = low_end - 1;
     const auto in_q = [&](std::int32_t x) { return between(x, len_q); };
     const auto in_k = [&](std::int32_t x) { return between(x, len_k); };
-    if (d < 0) return {false, 0, 0, 0, 0};
-    if (d == count) return {false, in_q(q[count]), 0, in_k(k[count]), 0};
+    if (d < 0) return {false, 0, 0, 0, 0, 0};
+    if (d == count) return {false, in_q(q[count]), 0, in_k(k[count]), 0, 0};
     const std::int32_t q0 = in_q(q[d]), k0 = in_k(k[d]), q1 = in_q(q[d + 1]), k1 = in_k(k[d + 1]);
-    return {true, q0, q1 > q0 ? q1 - q0 : 0, k0, k1 > k0 ? k1 - k0 : 0};
+    return {true, q0, q1 > q0 ? q1 - q0 : 0, k0, k1 > k0 ? k1 - k0 : 0, d};
   }
   HEADROOM_HD Run keys_of_row(std::int32_t row, std::int32_t i) const { return keys_in(holding(cu_q, i, row), i); }
   HEADROOM_HD Run rows_of_key(std::int32_t row, std::int32_t j) const { return rows_in(holding(cu_k, j, row), j); }

@@ -112,7 +112,8 @@ struct SampledOracle::Work::Head {
     for (std::int64_t j = 0; j < n; ++j) scores[j] = c * std::tanh(scores[j] / c);
   }
   double fall(std::int64_t i, std::int64_t j) const {
-    return p.alibi ? double(alibi.slope(batch, head)) * std::abs(double(alibi.key_of(int(batch), int(i))) - double(j)) : 0;
+    const Alibi::Spot spot = alibi.of_row(int(batch), int(i));
+    return p.alibi ? double(alibi.slope(spot, int(head))) * std::abs(double(spot.place) - double(j)) : 0;
   }
   void let_fall(std::int64_t i, std::int64_t first, std::int64_t last, double* scores) const {
     for (auto j = first; p.alibi && j < last; ++j) scores[j - first] -= fall(i, j);

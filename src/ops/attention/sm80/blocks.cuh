@@ -135,15 +135,15 @@ template <>
 struct DrawsIf<false> {
   __device__ __forceinline__ explicit DrawsIf(const Dropout&) {}
 };
-// How far each of a lane's columns is from the place of one of its rows, on the other side (alibi.h). `first`: the lane's first column.
+// How far a lane's columns are from the spot of one of its rows (alibi.h). `first`: the lane's first column, from which the others are counted.
 struct Apart {
   float of_first;
-  __device__ __forceinline__ Apart(int place, int first) : of_first(float(place - first)) {}
-  __device__ __forceinline__ float from(int column) const { return fabsf(of_first - float(column)); }  // counted from the first
+  __device__ __forceinline__ Apart(const Alibi::Spot& row, int first) : of_first(float(row.place - first)) {}
+  __device__ __forceinline__ float from(int column) const { return fabsf(of_first - float(column)); }
 };
 template <bool rows_are_keys>
-__device__ __forceinline__ int place_of(const Alibi& a, int batch, int row) {
-  return rows_are_keys ? a.row_of(batch, row) : a.key_of(batch, row);
+__device__ __forceinline__ Alibi::Spot spot_of(const Alibi& a, int batch, int row) {
+  return rows_are_keys ? a.of_key(batch, row) : a.of_row(batch, row);
 }
 template <bool more, int high, int columns>
 __device__ __forceinline__ void report_nan(const float (&sums)[high][columns], int* not_numbers) {

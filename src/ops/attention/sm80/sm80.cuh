@@ -28,13 +28,16 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_sm80(const __
   const bool capped = more && a.cap != 0;
   const float scale = capped ? log2e : a.scale * log2e;
   float s[S::high][S::scores];
-  [[maybe_unused]] const float slope = S::by_place ? a.alibi.slope(at.batch, at.head) / (capped ? 1 : a.scale) : 0;  // of s
-  [[maybe_unused]] int own[S::high][2];  // the key that a row is at
+  [[maybe_unused]] Alibi::Spot spot[S::high][2];
+  [[maybe_unused]] float slope[S::high][2];  // of s
   if constexpr (S::by_place)
 #pragma unroll
     for (int m = 0; m < S::high; ++m)
 #pragma unroll
-      for (int r = 0; r < 2; ++r) own[m][r] = place_of<false>(a.alibi, at.batch, walk.row0 + warp_row + 16 * m + lane / 4 + 8 * r);
+      for (int r = 0; r < 2; ++r) {
+        spot[m][r] = spot_of<false>(a.alibi, at.batch, walk.row0 + warp_row + 16 * m + lane / 4 + 8 * r);
+        slope[m][r] = a.alibi.slope(spot[m][r], at.head) / (capped ? 1 : a.scale);
+      }
   const DrawsIf<S::by_place> draws(a.dropout);
   const auto scores = [&](int tile) {
     scores_of<S, true>(s, q + warp_row * S::row_pitch, k);
@@ -47,10 +50,10 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_sm80(const __
         if (a.alibi.slopes)
 #pragma unroll
           for (int r = 0; r < 2; ++r) {
-            const Apart apart(own[m][r], walk.first_column(tile) + lane % 4 * 2);
+            const Apart apart(spot[m][r], walk.first_column(tile) + lane % 4 * 2);
 #pragma unroll
             for (int i = 0; i < S::scores; ++i)
-              if (i / 2 % 2 == r) s[m][i] = fmaf(-slope, apart.from(i / 4 * 8 + i % 2), s[m][i]);
+              if (i / 2 % 2 == r) s[m][i] = fmaf(-slope[m][r], apart.from(i / 4 * 8 + i % 2), s[m][i]);
           }
       if (!walk.plain(tile)) {
         int first[2], end[2];
@@ -132,26 +135,30 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_sm80(const __
   const float scale = capped ? a.scale / a.cap : a.scale * log2e, cap = a.cap * log2e;
 
   const DrawsIf<S::by_place> draws(a.dropout);
-  [[maybe_unused]] int place[S::high][2];
+  [[maybe_unused]] Alibi::Spot spot[S::high][2];
   if constexpr (S::by_place)
 #pragma unroll
     for (int m = 0; m < S::high; ++m)
 #pragma unroll
-      for (int r = 0; r < 2; ++r) place[m][r] = place_of<of_keys>(a.alibi, at.batch, walk.row0 + warp_row + 16 * m + lane / 4 + 8 * r);
+      for (int r = 0; r < 2; ++r) spot[m][r] = spot_of<of_keys>(a.alibi, at.batch, walk.row0 + warp_row + 16 * m + lane / 4 + 8 * r);
   const auto gradients = [&](int step) {
     const int tile = walk.tile_of(step);
-    [[maybe_unused]] const float slope = S::by_place ? a.alibi.slope(at.batch, walk.query_head_of(step)) * log2e : 0;
     float s[S::high][S::scores];
     scores_of<S, !of_keys>(s, a1 + warp_row * S::row_pitch, b1);
     const bool plain = walk.plain(tile) && (!all || walk.valid == S::rows);
     const auto column_of = [&](int i) { return i / 4 * 8 + lane % 4 * 2 + i % 2; };  // of a lane's score i
 #pragma unroll
     for (int m = 0; m < S::high; ++m) {
+      [[maybe_unused]] float slope[2];
+      if constexpr (S::by_place)
+#pragma unroll
+        for (int r = 0; r < 2; ++r) slope[r] = a.alibi.slope(spot[m][r], walk.query_head_of(step)) * log2e;
 #pragma unroll
       for (int i = 0; i < S::scores; ++i) {
         float its_lse = of_keys ? statistics_at<T, S::dim>(b1, column_of(i)).x : lse[m][i / 2 % 2];
         if constexpr (S::by_place)
-          its_lse = fmaf(slope, Apart(place[m][i / 2 % 2], walk.first_column(tile) + column_of(0)).from(i / 4 * 8 + i % 2), its_lse);
+          its_lse = fmaf(slope[i / 2 % 2],
+                         Apart(spot[m][i / 2 % 2], walk.first_column(tile) + column_of(0)).from(column_of(i) - column_of(0)), its_lse);
         s[m][i] = probability(capped ? fmaf(cap, tanh_of(s[m][i] * scale), -its_lse) : fmaf(s[m][i], scale, -its_lse));
       }
       if (!plain)
