@@ -6,6 +6,8 @@ Types: float32, float16, bfloat16 (NumPy: ml_dtypes.bfloat16, or its bits as uin
 
 What a problem may have beside that:
 sink          float32 [heads]: a logit per head that joins the softmax's sum and has no value; backward gives its gradient too
+alibi_slopes  float32 [heads], [batch, heads], or, packed, [batch, documents, heads]: a score falls by slope * |position - key|, as in ALiBi;
+              the last row is at the last key (with ':top-left' row i is at key i), in each document. They have no gradient
 dropout       the chance of a probability to be dropped; seed and offset say which. The same numbers give the same on every device
 cu_seqlens_q  int32 [batch, documents + 1]: sequences packed one behind another into each row of the batch; document d has the queries
               cu_seqlens_q[b][d] up to cu_seqlens_q[b][d + 1]. A batch of 1 may leave the first dimension out. cu_seqlens_k: the same of the
@@ -23,7 +25,7 @@ from . import library as lib
 
 Array = TypeVar("Array")  # an array of NumPy, CuPy, JAX, torch, or what speaks DLPack; results belong to q's library
 
-_SAID = {"sink": "sink", "cu_q": "cu_seqlens_q", "cu_k": "cu_seqlens_k", "pages": "pages"}  # what callers call them
+_SAID = {"sink": "sink", "cu_q": "cu_seqlens_q", "cu_k": "cu_seqlens_k", "pages": "pages", "alibi": "alibi_slopes"}  # what callers call them
 _MASKS = {"full": 0, "causal": 1, "window": 2}
 _ALLOWED = (
     "'full', 'causal', 'window:W' or 'window:W+A' (and A positions after its own), all but the first also with ':top-left' "
@@ -84,7 +86,7 @@ def checked_context(context, device="cpu"):
 
 def make_problem(
     q_shape, k_shape, dtype, mask="full", scale=None, variant=None, deterministic=False, tf32=False, dim_v=None, softcap=0.0,
-    sink=False, documents=0, pages_of_sequence=0, dropout=0.0, quantise=None,
+    sink=False, documents=0, pages_of_sequence=0, dropout=0.0, quantise=None, alibi=False,
 ):  # fmt: skip
     """The C interface's words for a problem; shapes are [batch, len, heads, head_dim], of k in pages [pages, page, heads, head_dim]."""
     q_shape, k_shape = read_shape(q_shape, "q"), read_shape(k_shape, "k")
@@ -113,7 +115,7 @@ def make_problem(
         variant=variant.encode() if variant else None, math=int(bool(tf32)),
         window_after=after, head_dim_v=0 if dim_v is None else dim_v, softcap=softcap, sink=int(bool(sink)),
         documents=documents, page=k_shape[1] if paged else 0, pages=k_shape[0] if paged else 0, dropout=dropout,
-        quantise=quantised,
+        quantise=quantised, alibi=int(bool(alibi)),
     )  # fmt: skip
 
 
@@ -194,7 +196,7 @@ class Forward(Generic[Array]):
 class Attention:
     """One problem: its shapes, its memory needs, and its passes. Arrays given later have the shapes given here.
 
-    sink: whether there is one. documents: how many in each row of the batch. pages_of_sequence: of a cache in pages, how many a
+    sink: whether there is one. alibi: whether there are alibi_slopes. documents: how many in each row of the batch. pages_of_sequence: of a cache in pages, how many a
     sequence may have; k_shape is then [pages, page, kv_heads, head_dim]. quantise: as in attention_forward.
     Any number of threads may use one object at once: each call has workspace of its own.
     """
@@ -203,7 +205,7 @@ class Attention:
         self, q_shape: Sequence[int], k_shape: Sequence[int], dtype: Any = "float32", mask: str = "full", scale: Optional[float] = None,
         variant: Optional[str] = None, deterministic: bool = False, context: Optional[lib.Context] = None, dim_v: Optional[int] = None,
         softcap: float = 0.0, sink: bool = False, documents: int = 0, pages_of_sequence: int = 0, dropout: float = 0.0,
-        quantise: Optional[str] = None, **misspelt: NoReturn,
+        quantise: Optional[str] = None, alibi: bool = False, **misspelt: NoReturn,
     ) -> None:  # fmt: skip
         if misspelt:
             words.refuse(Attention, misspelt, words.OF_ARRAYS)
@@ -211,7 +213,7 @@ class Attention:
         self.dtype = _dtype_named(dtype)
         self.problem = make_problem(
             q_shape, k_shape, self.dtype, mask, scale, variant, deterministic, dim_v=dim_v, softcap=softcap, sink=sink, documents=documents,
-            pages_of_sequence=pages_of_sequence, dropout=dropout, quantise=quantise,
+            pages_of_sequence=pages_of_sequence, dropout=dropout, quantise=quantise, alibi=alibi,
         )  # fmt: skip
         self._q_shape, self._k_shape = read_shape(q_shape, "q"), read_shape(k_shape, "k")
         of_v = self._q_shape[3] if dim_v is None else dim_v
@@ -222,6 +224,8 @@ class Attention:
         self._small = {}  # type and shape of what the problem asks for beside q, k and v
         if sink:
             self._small["sink"] = "float32", (self._q_shape[2],)
+        if alibi:
+            self._small["alibi"] = "float32", (self._q_shape[2],)  # or more: _shape_of
         if documents:
             self._small["cu_q"] = self._small["cu_k"] = "int32", (self._q_shape[0], documents + 1)
         if pages_of_sequence:
@@ -258,18 +262,26 @@ class Attention:
             if (x is not None) != (name in self._small):
                 raise ValueError(f"{_SAID[name]} is {'missing' if x is None else 'given, and this problem has none'}")
         return {
-            name: arrays.small(with_[name], _SAID[name], dtype, shape, self.context.device, told)
+            name: arrays.small(with_[name], _SAID[name], dtype, self._shape_of(name, shape, with_[name]), self.context.device, told)
             for name, (dtype, shape) in self._small.items()
         }
 
+    def _shape_of(self, name, shape, given):
+        """Slopes may be of each head alone, and of each row of the batch, and of each document."""
+        rank = len(arrays.shape_of(given, _SAID[name])) if name == "alibi" else 0
+        if rank == 2:
+            return (self._q_shape[0], *shape)
+        return (self._q_shape[0], self.problem.documents, *shape) if rank == 3 and self.problem.documents else shape
+
     def forward(
         self, q: Array, k: Array, v: Array, sink: Any = None, cu_seqlens_q: Any = None, cu_seqlens_k: Any = None, pages: Any = None,
-        seed: int = 0, offset: int = 0,
+        seed: int = 0, offset: int = 0, alibi_slopes: Any = None,
     ) -> Forward[Array]:  # fmt: skip
-        """A Forward: .o, .lse, .backward(d_o). sink, cu_seqlens_q and pages are given where the problem has them; seed and offset are of dropout."""
+        """A Forward: .o, .lse, .backward(d_o). sink, cu_seqlens_q, pages and alibi_slopes are given where the problem has them; seed and offset are of dropout."""
         numbers_of = {name: lib.whole(n, name, 0, (1 << 64) - 1, "of 64 bits") for name, n in (("seed", seed), ("offset", offset))}
         given = {"q": q, "k": k, "v": v}
         with_ = {"sink": sink, "cu_q": cu_seqlens_q, "cu_k": cu_seqlens_q if cu_seqlens_k is None else cu_seqlens_k, "pages": pages}
+        with_["alibi"] = alibi_slopes
         stream, told = arrays.stream_of(q, self.context.device)
         views = {name: arrays.readable(x, name, told) for name, x in given.items()}
         for name, seen in views.items():
@@ -344,7 +356,8 @@ def _documents(cu_seqlens):
 def attention_forward(
     q: Array, k: Array, v: Array, *, mask: str = "full", scale: Optional[float] = None, variant: Optional[str] = None,
     deterministic: bool = False, context: Optional[lib.Context] = None, softcap: float = 0.0, sink: Any = None, cu_seqlens_q: Any = None,
-    cu_seqlens_k: Any = None, dropout: float = 0.0, seed: int = 0, offset: int = 0, quantise: Optional[str] = None, **misspelt: NoReturn,
+    cu_seqlens_k: Any = None, dropout: float = 0.0, seed: int = 0, offset: int = 0, quantise: Optional[str] = None,
+    alibi_slopes: Any = None, **misspelt: NoReturn,
 ) -> Forward[Array]:  # fmt: skip
     """O = softmax(scale * Q K^T + mask) V, exactly. Returns a Forward: .o, .lse, .backward(d_o).
 
@@ -352,6 +365,7 @@ def attention_forward(
     softcap: scores become softcap * tanh(score / softcap). scale: None is 1/sqrt(head_dim); 0.0 is 0.
     sink: float32 [heads]. cu_seqlens_q, cu_seqlens_k: int32 [batch, documents + 1], or [documents + 1] for a batch of 1.
     dropout: the chance of a probability to be dropped, in steps of 1/65536; seed and offset, of 64 bits, say which: take others for each call.
+    alibi_slopes: float32 [heads], [batch, heads] or [batch, documents, heads].
     variant: a name or family that explain() lists. deterministic: the same bits on every run, or an Error.
     quantise: "fp8" rounds q, k and v, which are bfloat16, to 8 bits with a scale for each head, and multiplies those. Forward only.
     """
@@ -363,14 +377,15 @@ def attention_forward(
     of = Attention(
         of_q.shape, of_k.shape, of_q.dtype, mask, scale, variant, deterministic, checked_context(context, of_q.device), of_v.shape[3],
         softcap, sink is not None, 0 if cu_seqlens_q is None else _documents(cu_seqlens_q), dropout=dropout,
-        quantise=quantise,
+        quantise=quantise, alibi=alibi_slopes is not None,
     )  # fmt: skip
-    return of.forward(q, k, v, sink, cu_seqlens_q, cu_seqlens_k, seed=seed, offset=offset)
+    return of.forward(q, k, v, sink, cu_seqlens_q, cu_seqlens_k, seed=seed, offset=offset, alibi_slopes=alibi_slopes)
 
 
 def attention_with_cache(
     q: Array, k_cache: Array, v_cache: Array, lengths: Any = None, pages: Any = None, *, mask: str = "causal", scale: Optional[float] = None,
-    variant: Optional[str] = None, context: Optional[lib.Context] = None, softcap: float = 0.0, sink: Any = None, **misspelt: NoReturn,
+    variant: Optional[str] = None, context: Optional[lib.Context] = None, softcap: float = 0.0, sink: Any = None,
+    alibi_slopes: Any = None, **misspelt: NoReturn,
 ) -> Forward[Array]:  # fmt: skip
     """Attention of new positions over a cache of keys and values. Returns a Forward: .o and .lse.
 
@@ -390,13 +405,13 @@ def attention_with_cache(
         of_sequence = shape[1]
     of = Attention(
         of_q.shape, of_k.shape, of_q.dtype, mask, scale, variant, False, checked_context(context, of_q.device), of_v.shape[3],
-        softcap, sink is not None, int(lengths is not None), of_sequence,
+        softcap, sink is not None, int(lengths is not None), of_sequence, alibi=alibi_slopes is not None,
     )  # fmt: skip
     if lengths is None:
-        return of.forward(q, k_cache, v_cache, sink, pages=pages)
+        return of.forward(q, k_cache, v_cache, sink, pages=pages, alibi_slopes=alibi_slopes)
     batch, new = of_q.shape[:2]
     ends = arrays.one_for_each(lengths, batch, of_k.shape[1] * (of_sequence or 1))
-    return of.forward(q, k_cache, v_cache, sink, arrays.from_zero(q, [new] * batch), arrays.from_zero(q, ends), pages)
+    return of.forward(q, k_cache, v_cache, sink, arrays.from_zero(q, [new] * batch), arrays.from_zero(q, ends), pages, alibi_slopes=alibi_slopes)
 
 
 def attention_backward(forward: Forward[Array], d_o: Array, dlse: Optional[Array] = None) -> Tuple[Array, ...]:
@@ -413,7 +428,7 @@ def explain(
     q: Any, k: Any, v: Any = None, *, dtype: Any = None, mask: str = "full", scale: Optional[float] = None, variant: Optional[str] = None,
     deterministic: bool = False, tf32: bool = False, dim_v: Optional[int] = None, softcap: float = 0.0, sink: Any = False,
     documents: int = 0, pages_of_sequence: int = 0, context: Optional[lib.Context] = None, cu_seqlens_q: Any = None, cu_seqlens_k: Any = None,
-    dropout: float = 0.0, quantise: Optional[str] = None, **misspelt: NoReturn,
+    dropout: float = 0.0, quantise: Optional[str] = None, alibi_slopes: Any = False, **misspelt: NoReturn,
 ) -> str:  # fmt: skip
     """One line per variant for a problem, best first: chosen, serves too, or why it cannot.
 
@@ -432,9 +447,9 @@ def explain(
         dim_v = dim_v if v is None else of_v.shape[3]
     if cu_seqlens_q is not None:
         documents = _documents(cu_seqlens_q)
-    has_sink = sink if isinstance(sink, bool) else sink is not None
+    has_sink, alibi = (x if isinstance(x, bool) else x is not None for x in (sink, alibi_slopes))
     problem = make_problem(
         q, k, _dtype_named("float32" if dtype is None else dtype), mask, scale, variant, deterministic, tf32, dim_v, softcap, has_sink,
-        documents, pages_of_sequence, dropout, quantise,
+        documents, pages_of_sequence, dropout, quantise, alibi,
     )  # fmt: skip
     return explained(checked_context(context, device), problem)

@@ -29,7 +29,7 @@ def _mask(function, size):
 
 _OF_BOTH = {
     "softmax_scale": "scale", "sm_scale": "scale", "cu_seqlens": "cu_seqlens_q", "cache_seqlens": "lengths", "block_table": "pages",
-    "block_tables": "pages", "logits_soft_cap": "softcap", "s_aux": "sink", "sinks": "sink", "learnable_sink": "sink",
+    "block_tables": "pages", "logits_soft_cap": "softcap", "s_aux": "sink", "sinks": "sink", "learnable_sink": "sink", "alibi": "alibi_slopes", "slopes": "alibi_slopes",
 }  # fmt: skip
 OF_TENSORS = {
     **_OF_BOTH, "causal": "is_causal", "window_size": _window, "sliding_window": _window, "dropout": "dropout_p",

@@ -37,7 +37,7 @@ headroom_attention_problem c_problem(const attention::Problem& p, const char* va
   out.mask = int(p.mask.kind), out.align = int(p.mask.align), out.window = p.mask.window, out.window_after = p.mask.ahead;
   out.scale = p.scale.value_or(0), out.scale_given = p.scale.has_value();
   out.head_dim_v = p.dim_v, out.softcap = p.softcap, out.sink = p.sink;
-  out.documents = p.documents, out.page = p.page, out.pages = p.pages, out.variant = variant, out.dropout = p.dropout;
+  out.documents = p.documents, out.page = p.page, out.pages = p.pages, out.variant = variant, out.dropout = p.dropout, out.alibi = p.alibi;
   return out;
 }
 
@@ -56,7 +56,7 @@ class Asking {  // a case's tensors as arguments
     forward.sink = backward.sink = c_view(x.with.sink), forward.cu_q = backward.cu_q = c_view(x.with.cu_q);
     forward.cu_k = backward.cu_k = c_view(x.with.cu_k), forward.pages = c_view(x.with.pages);
     forward.random = backward.random = c_view(x.with.random), forward.seed = backward.seed = x.with.seed;
-    forward.offset = backward.offset = x.with.offset;
+    forward.offset = backward.offset = x.with.offset, forward.alibi = backward.alibi = c_view(x.with.alibi);
     backward.d_o = c_view(x.d_o), backward.dlse = c_view(x.dlse), backward.dsink = c_view(x.dsink);
     backward.dq = c_view(x.dq), backward.dk = c_view(x.dk), backward.dv = c_view(x.dv);
     forward.saved = backward.saved = saved_.lend(), forward.workspace = backward.workspace = workspace_.lend();
@@ -72,17 +72,17 @@ class Asking {  // a case's tensors as arguments
     headroom_attention_call *once = nullptr, *twice = nullptr;
     ASSERT_EQ(headroom_attention_forward_call_create(context_, &problem, &forward, &once), HEADROOM_OK) << said();
     const auto& f = forward;
-    void* const pointers[] = {f.q.data,         f.k.data,    f.v.data,    f.o.data,    f.lse.data,   f.saved.data,
-                              f.workspace.data, f.sink.data, f.cu_q.data, f.cu_k.data, f.pages.data, f.random.data};
-    ASSERT_EQ(headroom_attention_call_run(once, pointers, 12, nullptr), HEADROOM_OK) << said();
+    void* const pointers[] = {f.q.data,    f.k.data,    f.v.data,    f.o.data,     f.lse.data,    f.saved.data, f.workspace.data,
+                              f.sink.data, f.cu_q.data, f.cu_k.data, f.pages.data, f.random.data, f.alibi.data};
+    ASSERT_EQ(headroom_attention_call_run(once, pointers, 13, nullptr), HEADROOM_OK) << said();
     headroom_attention_call_destroy(once);
     if (!backward_) return;
     ASSERT_EQ(headroom_attention_backward_call_create(context_, &problem, &backward, &twice), HEADROOM_OK) << said();
     const auto& b = backward;
-    void* const again[] = {b.q.data,    b.k.data,    b.v.data,    b.o.data,     b.lse.data,   b.d_o.data,
-                           b.dlse.data, b.dq.data,   b.dk.data,   b.dv.data,    b.saved.data, b.workspace.data,
-                           b.sink.data, b.cu_q.data, b.cu_k.data, b.dsink.data, b.random.data};
-    ASSERT_EQ(headroom_attention_call_run(twice, again, 17, nullptr), HEADROOM_OK) << said();
+    void* const again[] = {b.q.data,    b.k.data,    b.v.data,    b.o.data,     b.lse.data,    b.d_o.data,
+                           b.dlse.data, b.dq.data,   b.dk.data,   b.dv.data,    b.saved.data,  b.workspace.data,
+                           b.sink.data, b.cu_q.data, b.cu_k.data, b.dsink.data, b.random.data, b.alibi.data};
+    ASSERT_EQ(headroom_attention_call_run(twice, again, 18, nullptr), HEADROOM_OK) << said();
     headroom_attention_call_destroy(twice);
   }
 
@@ -131,7 +131,10 @@ TEST(CFeatures, ACacheOfAnyLengthInAnyPages) {
   attention::cases::each_cache({DType::f32}, [&](const Case& c) {
     if (++n % 3 == 0) compare(context.get(), c, "flash", n % 2);
   });
-  EXPECT_GT(n, 40);
+  attention::cases::each_alibi({DType::f32}, [&](const Case& c) {
+    if (++n % 3 == 0) compare(context.get(), c, n % 2 ? "flash" : "plain", n % 2);
+  });
+  EXPECT_GT(n, 80);
 }
 
 TEST(CFeatures, TheOracleAgrees) {
@@ -147,7 +150,7 @@ TEST(CFeatures, TheOracleAgrees) {
 
 Case packed_case() {
   Case c = packed(attention::cases::plain_case(2, 1, 0, 0, 16, attention::Mask::causal(), {DType::f32}, 72), {10, 20}, {12, 20});
-  c.problem.sink = true;
+  c.problem.sink = c.problem.alibi = true;
   return c;
 }
 
@@ -169,6 +172,11 @@ TEST(CFeatures, AWrongListIsAnsweredInOneLine) {
   refused([](A a) { a.problem.sink = 2; }, "problem.sink is 2");
   refused([](A a) { a.forward.sink.dtype = HEADROOM_I32; }, "sink is int32 2, expected fp32 2");
   refused([](A a) { a.forward.sink.shape[0] = 1; }, "sink is fp32 1, expected fp32 2");
+  refused([](A a) { a.forward.alibi.rank = 0; }, "alibi is missing, expected fp32 2");
+  refused([](A a) { a.problem.alibi = 0; }, "alibi is given, and the problem has none: set problem.alibi");
+  refused([](A a) { a.problem.alibi = 2; }, "problem.alibi is 2");
+  refused([](A a) { a.forward.alibi.shape[0] = 1; }, "alibi is fp32 1, expected fp32 2");
+  refused([](A a) { a.forward.alibi.data = nullptr; }, "alibi has no data (NULL)");
   refused([](A a) { a.forward.sink.data = nullptr; }, "sink has no data (NULL)");
   refused([](A a) { a.forward.o.data = a.forward.sink.data; }, "o is written, and ");  // is sink's memory, or overlaps what lies behind it
   refused([](A a) { a.forward.cu_k.rank = 0; }, "cu_k is missing, expected int32 2×3");

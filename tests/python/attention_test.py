@@ -31,8 +31,8 @@ def reference(q, k, v, d_o, causal):
     return [np.swapaxes(o, 1, 2), lse] + [np.swapaxes(x, 1, 2) for x in (dq, dk, dv)]
 
 
-def dense(q, k, v, d_o, seen, sink=None, softcap=0.0):
-    """o, lse, dq, dk, dv and dsink in FP64 where seen[batch][row, key]; gradients by the chain rule, as above."""
+def dense(q, k, v, d_o, seen, sink=None, softcap=0.0, fall=0.0):
+    """o, lse, dq, dk, dv and dsink in FP64 where seen[batch][row, key], of scores less `fall`; gradients by the chain rule, as above."""
     q, k, v, d_o = (np.swapaxes(x.astype(np.float64), 1, 2) for x in (q, k, v, d_o))
     group = q.shape[1] // k.shape[1]
     k, v = np.repeat(k, group, 1), np.repeat(v, group, 1)
@@ -41,7 +41,7 @@ def dense(q, k, v, d_o, seen, sink=None, softcap=0.0):
     slope = 1.0
     if softcap:
         s, slope = softcap * np.tanh(s / softcap), 1 - np.tanh(s / softcap) ** 2
-    e = np.where(seen[:, None], np.exp(s), 0)
+    e = np.where(seen[:, None], np.exp(s - fall), 0)
     logit = np.full(q.shape[1], -np.inf) if sink is None else sink.astype(np.float64)
     with np.errstate(divide="ignore"):
         lse = np.log(e.sum(-1) + np.exp(logit)[None, :, None])
@@ -178,6 +178,33 @@ class AttentionTest(unittest.TestCase):
         self.assertEqual([x.shape for x in r.backward(d_o)], [q.shape, k.shape, v.shape, (4,)])
         for g, w in zip([r.o, r.lse, *r.backward(d_o)], dense(q, k, v, d_o, seen, sink, softcap=2.0)):
             self.assert_near(g, w, 1e-4)
+
+    def test_slopes_of_alibi(self):
+        q, k, v, d_o = inputs()
+        seen = np.ones((2, 33, 40), bool)
+        apart = np.abs(np.arange(33)[:, None] + 7 - np.arange(40)[None])
+        of_heads = np.array([0.5, 0.25, 0.1, 0], np.float32)
+        of_batch = np.stack([of_heads, 2 * of_heads])
+        for variant in ("plain", "flash"):
+            for slopes in (of_heads, of_batch):
+                want = dense(q, k, v, d_o, seen, fall=slopes.astype(np.float64).reshape(-1, 4, 1, 1) * apart)
+                for g, w in zip(attend(q, k, v, d_o, alibi_slopes=slopes, variant=variant), want):
+                    self.assert_near(g, w, 1e-4)
+        new, rest = q[:, :2], dict(lengths=np.array([20, 40], np.int32), alibi_slopes=of_batch)
+        o = hr.attention_with_cache(new, k, v, **rest).o
+        for b, length in enumerate((20, 40)):
+            alone = hr.attention_forward(new[b : b + 1], k[b : b + 1, :length], v[b : b + 1, :length], mask="causal", alibi_slopes=of_batch[b])
+            self.assert_near(o[b : b + 1], alone.o, 1e-5)
+        cu, cu_k = np.array([[0, 13, 33]] * 2, np.int32), np.array([[0, 10, 40]] * 2, np.int32)
+        of_documents = np.stack([of_batch, 3 * of_batch])
+        packed = hr.attention_forward(q, k, v, cu_seqlens_q=cu, cu_seqlens_k=cu_k, alibi_slopes=of_documents).o
+        for d, ((a, b), (c, e)) in enumerate((((0, 13), (0, 10)), ((13, 33), (10, 40)))):
+            self.assert_near(packed[:, a:b], hr.attention_forward(q[:, a:b], k[:, c:e], v[:, c:e], alibi_slopes=of_documents[:, d].copy()).o, 1e-5)
+        with self.assertRaisesRegex(ValueError, r"alibi_slopes has the shape \(3,\), expected \(4,\)"):
+            hr.attention_forward(q, k, v, alibi_slopes=of_heads[:3])
+        with self.assertRaisesRegex(ValueError, r"alibi_slopes has the shape \(4, 2\), expected \(2, 4\)"):
+            hr.attention_forward(q, k, v, alibi_slopes=of_batch.T.copy())
+        self.assertIn("flash: chosen", hr.explain(q, k, v, alibi_slopes=of_heads))
 
     def test_documents_see_only_themselves(self):
         q, k, v, d_o = inputs()

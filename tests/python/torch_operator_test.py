@@ -32,20 +32,20 @@ class OperatorTest(Base):
                 sink = torch.randn(4, device=device, requires_grad=True)
                 cu_q, cu_k = (torch.tensor([[0, 9, n], [0, 0, n]], dtype=torch.int32, device=device) for n in (33, 40))
                 for with_ in ((None, None, None), (sink, cu_q, cu_k)):
-                    torch.library.opcheck(torch.ops.headroom.attention_forward.default, (q, k, v, *with_, None, None, *options))
+                    torch.library.opcheck(torch.ops.headroom.attention_forward.default, (q, k, v, *with_, None, None, None, *options))
                     held = [x if x is None else x.detach() for x in (q, k, v, *with_)]
-                    o, lse = torch.ops.headroom.attention_forward(*held, None, None, *options)
-                    backward = (torch.randn_like(o), None, *held[:3], o, lse, *held[3:], None, *options)
+                    o, lse = torch.ops.headroom.attention_forward(*held, None, None, None, *options)
+                    backward = (torch.randn_like(o), None, *held[:3], o, lse, *held[3:], None, None, *options)
                     torch.library.opcheck(torch.ops.headroom.attention_backward.default, backward)
-                seed, dropped = torch.tensor([5, 6], device=device), (*options, 0, 0.25)
-                torch.library.opcheck(torch.ops.headroom.attention_forward.default, (q, k, v, None, None, None, None, seed, *dropped))
-                o, lse = torch.ops.headroom.attention_forward(*held[:3], None, None, None, None, seed, *dropped)
-                backward = (torch.randn_like(o), None, *held[:3], o, lse, None, None, None, seed, *dropped)
+                seed, slopes, dropped = torch.tensor([5, 6], device=device), torch.rand(4, device=device), (*options, 0, 0.25)
+                torch.library.opcheck(torch.ops.headroom.attention_forward.default, (q, k, v, None, None, None, None, seed, slopes, *dropped))
+                o, lse = torch.ops.headroom.attention_forward(*held[:3], None, None, None, None, seed, slopes, *dropped)
+                backward = (torch.randn_like(o), None, *held[:3], o, lse, None, None, None, seed, slopes, *dropped)
                 torch.library.opcheck(torch.ops.headroom.attention_backward.default, backward)
             q = tensors(device, len_q=2, grad=False)[0]
             pages, table = torch.randn(6, 2, 8, 16, device=device), torch.tensor([[0, 3], [5, 1]], dtype=torch.int32, device=device)
             options = (1, False, 0, 0, 0.0, None, True, "", False, 0)
-            torch.library.opcheck(torch.ops.headroom.attention_forward.default, (q, pages, pages + 1, None, None, None, table, None, *options))
+            torch.library.opcheck(torch.ops.headroom.attention_forward.default, (q, pages, pages + 1, None, None, None, table, None, None, *options))
 
     def test_compile_without_graph_breaks(self):
         for device in DEVICES:

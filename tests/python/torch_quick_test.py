@@ -258,10 +258,10 @@ class QuickTest(Base):
         def kept(workspace):
             options = ht.functions.options_of(False, None, None, "top-left", "bhld", None, False, None)
             call = calls._Call(calls._context("cpu", 1), q.device, ((2, 4, 40, 16), (2, 4, 40, 16)), q.dtype, (0, False, 0, 0, 0.0, None, "", False, 0.0, False),
-                               True, False, (False, 0, 0), 0)  # fmt: skip
+                               True, False, (False, 0, 0, False), 0)  # fmt: skip
             for which, size in enumerate(workspace):
                 call.workspace[which] = size if size is not None else call.workspace[which]
-            ready = call.make_ready_forward((q.stride(), k.stride(), v.stride()), q, k, v, *[None] * 5)
+            ready = call.make_ready_forward((q.stride(), k.stride(), v.stride()), q, k, v, *[None] * calls.MORE)
             quick.keep((call, ready, options), q, k, v, (*asked, *map(str, workspace)))
             return quick.attend(q, k, v, False, (*asked, *map(str, workspace)))
 

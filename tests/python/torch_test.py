@@ -72,7 +72,7 @@ class AttentionTest(Base):
             with torch.no_grad():
                 self.assertTrue(torch.equal(ht.attention(needs, k, v, is_causal=True, quantise="fp8"), o))
             with self.assertRaisesRegex(hr.Error, "attention in fp8 has no backward|which has no backward"):
-                torch.ops.headroom.attention_backward(o, None, q, k, v, o, lse, None, None, None, None, *checks.options_of(
+                torch.ops.headroom.attention_backward(o, None, q, k, v, o, lse, None, None, None, None, None, *checks.options_of(
                     True, None, None, "top-left", "bhld", None, False, None, quantise="fp8"))  # fmt: skip
         with self.assertRaisesRegex(TypeError, "quantise='fp8' takes bfloat16 and gives bfloat16, and q is float32"):
             ht.attention(*tensors(grad=False), quantise="fp8")

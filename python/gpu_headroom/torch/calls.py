@@ -39,10 +39,11 @@ def tf32_of(asked, t):
     return said == "tf32" if said is not None else matmul.allow_tf32
 
 
+MORE = 6  # sink, cu_q, cu_k, pages, random and alibi: what a call may have beside q, k and v
 _CODES = {getattr(torch, name): code for name, code in arrays.CODES.items()}
 _STRUCTS = lib.ForwardArguments, lib.BackwardArguments
 _CREATORS = "headroom_attention_forward_call_create", "headroom_attention_backward_call_create"
-pack = {n: struct.Struct(f"={n}Q").pack for n in (7, 12, 17)}  # pointers of a call: forward and backward, without and with more
+pack = {n: struct.Struct(f"={n}Q").pack for n in (7, 12, 13, 18)}  # pointers of a call: forward and backward, without and with more
 
 
 def _current_stream(index):
@@ -82,12 +83,12 @@ class _Call:
     def __init__(self, context, device, shapes, torch_dtype, options, heads_first, tf32, with_, order):
         (batch, heads, len_q, dim), (k_batch, kv_heads, len_k, dim_v) = shapes
         mask, top_left, window, after, softcap, scale, variant, deterministic, dropout, fp8 = options
-        has_sink, documents, pages_of_sequence = with_
+        has_sink, documents, pages_of_sequence, has_alibi = with_
         self.context, self.device, self.index, self.heads_first, self.dtype = context, device, device.index, heads_first, torch_dtype
         self.cuda, self.size = device.type == "cuda", torch_dtype.itemsize
         self.problem = arrays_attention.make_problem(
             (batch, len_q, heads, dim), (k_batch, len_k, kv_heads, dim), NAMES[torch_dtype], "full", scale, variant or "flash",
-            deterministic, tf32, dim_v, softcap, has_sink, documents, pages_of_sequence, quantise="fp8" if fp8 else None,
+            deterministic, tf32, dim_v, softcap, has_sink, documents, pages_of_sequence, quantise="fp8" if fp8 else None, alibi=has_alibi,
         )  # fmt: skip
         self.problem.mask, self.problem.align, self.problem.window, self.problem.window_after = mask, int(top_left), window, after
         self.problem.dropout = dropout
@@ -98,7 +99,7 @@ class _Call:
             0 if i and (pages_of_sequence or fp8) else arrays_attention.bytes_of("headroom_attention_workspace_bytes", context, self.problem, i)
             for i in (0, 1)
         ]
-        self.more = has_sink or documents > 0 or pages_of_sequence > 0 or dropout != 0
+        self.more = has_sink or documents > 0 or pages_of_sequence > 0 or dropout != 0 or has_alibi
         self.o_shape, self.o_stride = _shape_and_stride(
             (batch, heads, len_q, dim_v) if heads_first else (batch, len_q, heads, dim_v), heads_first, order
         )
@@ -150,19 +151,24 @@ class _Call:
         ready = self.ready[which][key] = _Ready(handle, tuple(copies))
         return ready
 
-    def make_ready_forward(self, key, q, k, v, sink, cu_q, cu_k, pages, random):
+    def make_ready_forward(self, key, q, k, v, sink, cu_q, cu_k, pages, random, alibi):
         o, lse = (self.o_shape, self.o_stride, self.dtype), (self.lse_shape, _in_order(self.lse_shape), torch.float32)
-        small = [*_small(sink, cu_q, cu_k), ("pages", pages), _numbers(random)]
+        small = [*_small(sink=sink, cu_q=cu_q, cu_k=cu_k), ("pages", pages), _numbers(random), *_small(alibi=alibi)]
         ready = self.make_ready(0, key, [("q", q), ("k", k), ("v", v), ("o", o), ("lse", lse), *small], 3)
         ready.o_is_like_q = tuple(q.shape) == self.o_shape and key[0] == self.o_stride and 0 not in ready.copies
         return ready
 
-    def forward(self, q, k, v, sink=None, cu_q=None, cu_k=None, pages=None, random=None):
+    def key_of(self, q, k, v, *more):
+        """By which forward's calls are kept; slopes may be of several shapes."""
         key = q.stride(), k.stride(), v.stride()
-        ready = self.ready[0].get(key) or self.make_ready_forward(key, q, k, v, sink, cu_q, cu_k, pages, random)
-        return self.run_forward(ready, q, k, v, sink, cu_q, cu_k, pages, random)
+        return key if not more or more[-1] is None else (*key, more[-1].dim())
 
-    def run_forward(self, ready, q, k, v, sink=None, cu_q=None, cu_k=None, pages=None, random=None):
+    def forward(self, q, k, v, *more):
+        key = self.key_of(q, k, v, *more)
+        ready = self.ready[0].get(key) or self.make_ready_forward(key, q, k, v, *(more or (None,) * MORE))
+        return self.run_forward(ready, q, k, v, *more)
+
+    def run_forward(self, ready, q, k, v, *more):
         if ready.copies:
             given = [q, k, v]
             for at in ready.copies:
@@ -171,7 +177,7 @@ class _Call:
         at_q, at_k, at_v = q.data_ptr(), k.data_ptr(), v.data_ptr()
         if self.cuda:
             if (at_q | at_k | at_v) & 15 and self.misplaced(q, k, v):
-                return self.forward(*self.placed(q, k, v), sink, cu_q, cu_k, pages, random)
+                return self.forward(*self.placed(q, k, v), *more)
             stream = _stream_of(self.index)
         else:
             stream = None
@@ -181,17 +187,17 @@ class _Call:
         held = None if room is None else torch.empty_like(room) if self.cuda else self.lend(0)
         lent = 0 if held is None else held.data_ptr() + 255 & -256
         if self.more:
-            kept = [t if t is None else t.contiguous() for t in (sink, cu_q, cu_k, pages, random)]
-            pointers = pack[12](at_q, at_k, at_v, o.data_ptr(), lse.data_ptr(), 0, lent, *[0 if t is None else t.data_ptr() for t in kept])
-            status = self.run(ready.handle, pointers, 12, stream)
+            kept = [t if t is None else t.contiguous() for t in more]
+            pointers = pack[13](at_q, at_k, at_v, o.data_ptr(), lse.data_ptr(), 0, lent, *[0 if t is None else t.data_ptr() for t in kept])
+            status = self.run(ready.handle, pointers, 13, stream)
         else:
             status = self.run(ready.handle, pack[7](at_q, at_k, at_v, o.data_ptr(), lse.data_ptr(), 0, lent), 7, stream)
         if status:
             raise lib.failed(status)
         return o, lse
 
-    def backward(self, d_o, dlse, q, k, v, o, lse, sink=None, cu_q=None, cu_k=None, random=None):
-        key = d_o.stride(), q.stride(), k.stride(), v.stride(), o.stride(), dlse is None
+    def backward(self, d_o, dlse, q, k, v, o, lse, sink=None, cu_q=None, cu_k=None, random=None, alibi=None):
+        key = d_o.stride(), q.stride(), k.stride(), v.stride(), o.stride(), dlse is None, alibi is None or alibi.dim()
         lse, dlse = lse.contiguous(), None if dlse is None else dlse.contiguous()
         # empty_like, of a tensor that has these shape and strides, is cheaper than a call that reads them as lists of numbers
         if key[1] == self.of_q[1] or (self.o_is_as_dq and key[4] == self.of_q[1]):
@@ -201,7 +207,7 @@ class _Call:
         dk = torch.empty_like(dq) if self.dk_is_as_dq else torch.empty_like(k) if key[2] == self.of_k[1] else k.new_empty_strided(*self.of_k)
         dv = torch.empty_like(dk) if self.dv_is_as_dk else torch.empty_like(v) if key[3] == self.of_v[1] else v.new_empty_strided(*self.of_v)
         dsink = None if sink is None else torch.empty_like(sink, memory_format=torch.contiguous_format)
-        ready = self.ready[1].get(key) or self.ready_backward(d_o, dlse, q, k, v, o, lse, dq, dk, dv, sink, cu_q, cu_k, dsink, random)
+        ready = self.ready[1].get(key) or self.ready_backward(d_o, dlse, q, k, v, o, lse, dq, dk, dv, sink, cu_q, cu_k, dsink, random, alibi)
         if ready.copies:
             given = [q, k, v, o, d_o]
             for at in ready.copies:
@@ -211,7 +217,7 @@ class _Call:
         if self.cuda:
             if (at[0] | at[1] | at[2] | at[3] | at[5]) & 15 and self.misplaced(q, k, v, o, d_o):
                 q, k, v, o, d_o = self.placed(q, k, v, o, d_o)
-                return self.backward(d_o, dlse, q, k, v, o, lse, sink, cu_q, cu_k, random)
+                return self.backward(d_o, dlse, q, k, v, o, lse, sink, cu_q, cu_k, random, alibi)
             stream = _stream_of(self.index)
         else:
             stream = None
@@ -220,18 +226,19 @@ class _Call:
         lent = 0 if held is None else held.data_ptr() + 255 & -256
         outputs = 0 if dlse is None else dlse.data_ptr(), dq.data_ptr(), dk.data_ptr(), dv.data_ptr(), 0, lent
         if self.more:
-            kept = [*[t if t is None else t.contiguous() for t in (sink, cu_q, cu_k)], dsink, random if random is None else random.contiguous()]
-            status = self.run(ready.handle, pack[17](*at, *outputs, *[0 if t is None else t.data_ptr() for t in kept]), 17, stream)
+            kept = [t if t is None else t.contiguous() for t in (sink, cu_q, cu_k, dsink, random, alibi)]
+            status = self.run(ready.handle, pack[18](*at, *outputs, *[0 if t is None else t.data_ptr() for t in kept]), 18, stream)
         else:
             status = self.run(ready.handle, pack[12](*at, *outputs), 12, stream)
         if status:
             raise lib.failed(status)
         return dq, dk, dv, dsink
 
-    def ready_backward(self, d_o, dlse, q, k, v, o, lse, dq, dk, dv, sink=None, cu_q=None, cu_k=None, dsink=None, random=None):
-        key = d_o.stride(), q.stride(), k.stride(), v.stride(), o.stride(), dlse is None
+    def ready_backward(self, d_o, dlse, q, k, v, o, lse, dq, dk, dv, sink=None, cu_q=None, cu_k=None, dsink=None, random=None, alibi=None):
+        key = d_o.stride(), q.stride(), k.stride(), v.stride(), o.stride(), dlse is None, alibi is None or alibi.dim()
         tensors = [("q", q), ("k", k), ("v", v), ("o", o), ("d_o", d_o), ("lse", lse), ("dlse", dlse)]
-        tensors += [("dq", dq), ("dk", dk), ("dv", dv), *_small(sink, cu_q, cu_k), ("dsink", dsink), _numbers(random)]
+        tensors += [("dq", dq), ("dk", dk), ("dv", dv), *_small(sink=sink, cu_q=cu_q, cu_k=cu_k), ("dsink", dsink), _numbers(random)]
+        tensors += _small(alibi=alibi)
         return self.make_ready(1, key, tensors, 5)
 
     def lend(self, which):
@@ -254,12 +261,9 @@ class _Call:
         return [t.clone(memory_format=torch.contiguous_format) if self.misplaced(t) else t for t in tensors]
 
 
-def _small(sink, cu_q, cu_k):
+def _small(**tensors):
     """Tensors that are in order when they are handed over."""
-    return [
-        (name, t if t is None else (tuple(t.shape), _in_order(t.shape), t.dtype))
-        for name, t in (("sink", sink), ("cu_q", cu_q), ("cu_k", cu_k))
-    ]
+    return [(name, t if t is None else (tuple(t.shape), _in_order(t.shape), t.dtype)) for name, t in tensors.items()]
 
 
 def _numbers(random):
@@ -290,13 +294,13 @@ class Options(NamedTuple):
     fp8: bool = False
 
 
-def call_of(q, k, v, sink, cu_q, cu_k, pages, random, *options):
+def call_of(q, k, v, sink, cu_q, cu_k, pages, random, alibi, *options):
     o = Options(*options)
     rows, positions = (1, 2) if o.heads_first else (2, 1)
     a, b = q.shape, k.shape
     shapes = (a[0], a[rows], a[positions], a[3]), (b[0], b[rows], b[positions], v.shape[3])
     kept = (o.mask, o.top_left, o.window, o.after, o.softcap, o.scale, o.variant, o.deterministic, o.dropout, o.fp8)
-    with_ = sink is not None, 0 if cu_q is None else cu_q.shape[1] - 1, 0 if pages is None else pages.shape[1]
+    with_ = sink is not None, 0 if cu_q is None else cu_q.shape[1] - 1, 0 if pages is None else pages.shape[1], alibi is not None
     return _call(context_of(q), q.device, shapes, q.dtype, kept, o.heads_first, tf32_of(o.tf32, q), with_, o.order)
 
 

@@ -167,6 +167,24 @@ def _with(q, heads, sink, cu_q, cu_k):
     return sink, cu_q, cu_k
 
 
+def checked_slopes(slopes, q, heads, documents, of="attention"):
+    """ALiBi's, as the operator takes them: float32 [heads], [batch, heads] or [batch, documents, heads]; or None."""
+    if slopes is None:
+        return None
+    if not isinstance(slopes, torch.Tensor) or not slopes.is_floating_point():
+        said = slopes.dtype if isinstance(slopes, torch.Tensor) else f"a {type(slopes).__name__}"
+        raise TypeError(f"gpu_headroom.torch.{of}: alibi_slopes is {said}, it must be a tensor of floating-point numbers, one for each head")
+    if slopes.device != q.device:
+        raise ValueError(f"gpu_headroom.torch.{of}: alibi_slopes is on {slopes.device}, q is on {q.device}")
+    shapes = [(heads,), (q.shape[0], heads), *([] if documents is None else [(q.shape[0], documents, heads)])]
+    if tuple(slopes.shape) not in shapes:
+        allowed = " or ".join(map(str, shapes))
+        raise ValueError(f"gpu_headroom.torch.{of}: alibi_slopes is {tuple(slopes.shape)}, it must be {allowed}: a number for each head")
+    if slopes.requires_grad and torch.is_grad_enabled():
+        raise ValueError(f"gpu_headroom.torch.{of}: alibi_slopes requires a gradient, which there is none of: pass alibi_slopes.detach()")
+    return slopes.float()
+
+
 def check_quantise(quantise, tensors):
     """Attention in fp8 takes bfloat16 and has no gradients."""
     words.check_quantised(words.quantise_to(quantise), NAMES[tensors[0].dtype])

@@ -11,7 +11,7 @@ from .transforms import Transformed
 
 
 class _Attention(torch.autograd.Function):
-    """`more`: sink, cu_q, cu_k, pages and random, or nothing. Each argument, each output and each saved tensor costs time: there are few."""
+    """`more`: sink, cu_q, cu_k, pages, random and alibi, or nothing. Each argument, each output and each saved tensor costs time: there are few."""
 
     @staticmethod
     def forward(ctx, q, k, v, settled, return_lse, *more):
@@ -20,8 +20,8 @@ class _Attention(torch.autograd.Function):
         ctx.settled = settled
         ctx.set_materialize_grads(False)
         if more:
-            sink, cu_q, cu_k, ctx.pages, random = more
-            more = sink, cu_q, cu_k, random
+            sink, cu_q, cu_k, ctx.pages, random, alibi = more
+            more = sink, cu_q, cu_k, random, alibi
         ctx.save_for_backward(q, k, v, o, lse, *more)
         return (o, lse) if return_lse else o
 
@@ -36,7 +36,7 @@ class _Attention(torch.autograd.Function):
         dq, dk, dv, dsink = _gradients(ctx.settled, saved, d_o, dlse)
         if not more:
             return dq, dk, dv, None, None
-        return dq, dk, dv, None, None, None if saved[5] is None else dsink, None, None, None, None
+        return dq, dk, dv, None, None, None if saved[5] is None else dsink, None, None, None, None, None
 
 
 def _gradients(settled, saved, d_o, dlse):
@@ -46,7 +46,7 @@ def _gradients(settled, saved, d_o, dlse):
         d_o = torch.zeros_like(o)
     d_o, dlse = with_signs((d_o, dlse))
     if torch.is_grad_enabled():  # second derivatives are wanted: the operator says that there are none
-        return torch.ops.headroom.attention_backward(d_o, dlse, q, k, v, o, lse, *(more or (None,) * 4), *options)
+        return torch.ops.headroom.attention_backward(d_o, dlse, q, k, v, o, lse, *(more or (None,) * 5), *options)
     return call.backward(d_o, dlse, q, k, v, o, lse, *more)
 
 
@@ -117,13 +117,13 @@ def settled(tensors, options):
     """What a call needs each time, for run_directly."""
     call = call_of(*tensors, *options)
     q, k, v, *_ = tensors
-    key = q.stride(), k.stride(), v.stride()
+    key = call.key_of(*tensors)
     return call, call.ready[0].get(key) or call.make_ready_forward(key, *tensors), options
 
 
-def run_directly(settled, return_lse, q, k, v, sink=None, cu_q=None, cu_k=None, pages=None, random=None):
+def run_directly(settled, return_lse, q, k, v, sink=None, cu_q=None, cu_k=None, pages=None, random=None, alibi=None):
     call, ready, _ = settled
-    more = (sink, cu_q, cu_k, pages, random) if call.more else ()
+    more = (sink, cu_q, cu_k, pages, random, alibi) if call.more else ()
     if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad or (sink is not None and sink.requires_grad)):
         return _Attention.apply(q, k, v, settled, return_lse, *more)
     out = call.run_forward(ready, q, k, v, *more)

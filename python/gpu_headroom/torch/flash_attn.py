@@ -2,7 +2,7 @@
 
     from gpu_headroom.torch.flash_attn import flash_attn_func, flash_attn_varlen_func, flash_attn_with_kvcache
 
-What is not served (alibi_slopes, cache_leftpad of a cache in pages) is refused in a sentence. Dropout draws from torch's generator, and drops others
+What is not served (cache_leftpad of a cache in pages) is refused in a sentence. Dropout draws from torch's generator, and drops others
 than flash-attn does.
 """
 
@@ -18,12 +18,6 @@ if TYPE_CHECKING:
 
 Probs = Tuple[torch.Tensor, torch.Tensor, None]
 _OPEN = 1 << 31  # keys on a side of a window that has no end there
-
-
-def _refuse(function: str, **given: Any) -> None:
-    for name, value in given.items():
-        if value is not None and value is not False and not (isinstance(value, (int, float)) and value == 0):
-            raise NotImplementedError(f"gpu_headroom.torch.flash_attn.{function}: {name} is not served: leave it out")
 
 
 def _window(causal: bool, window_size: Tuple[int, int]) -> Window:
@@ -69,11 +63,9 @@ def flash_attn_func(
     return_attn_probs: bool = False,
 ) -> Union[torch.Tensor, Probs]:  # fmt: skip
     """q: [batch, len_q, heads, head_dim]; k and v: [batch, len_k, kv_heads, head_dim]. return_attn_probs: (o, lse, None)."""
-    if alibi_slopes is not None:
-        _refuse("flash_attn_func", alibi_slopes=alibi_slopes)
     window = _window(causal, window_size)
     out = attention(q, k, v, dropout_p=dropout_p, is_causal=causal and window is None, scale=softmax_scale, window=window, align="bottom-right", layout="blhd",
-                    return_lse=return_attn_probs, softcap=softcap, deterministic=deterministic)  # fmt: skip
+                    return_lse=return_attn_probs, softcap=softcap, deterministic=deterministic, alibi_slopes=alibi_slopes)  # fmt: skip
     return (*out, None) if return_attn_probs else out
 
 
@@ -171,12 +163,14 @@ def flash_attn_varlen_func(
 
     block_table: int32 [sequences, most]: k and v are [pages, page, kv_heads, head_dim], and are copied into order first.
     """
-    _refuse("flash_attn_varlen_func", alibi_slopes=alibi_slopes)
     window = _window(causal, window_size)
     if block_table is not None:
         k, v, cu_seqlens_q, cu_seqlens_k = _from_pages(k, v, cu_seqlens_q, cu_seqlens_k, block_table)
+        if alibi_slopes is not None and alibi_slopes.dim() == 2:  # and what is left of a sequence's last page is a document of its own
+            alibi_slopes = alibi_slopes.repeat_interleave(2, 0)
     out = attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, is_causal=causal and window is None, scale=softmax_scale,
-                           window=window, return_lse=return_attn_probs, softcap=softcap, deterministic=deterministic, dropout_p=dropout_p)  # fmt: skip
+                           window=window, return_lse=return_attn_probs, softcap=softcap, deterministic=deterministic, dropout_p=dropout_p,
+                           alibi_slopes=alibi_slopes)  # fmt: skip
     return (*out, None) if return_attn_probs else out
 
 
@@ -303,7 +297,6 @@ def flash_attn_with_kvcache(
     by positions of its own; else all by the first). cache_leftpad: where each sequence begins in the cache. num_splits changes nothing here.
     """
     name = "flash_attn_with_kvcache"
-    _refuse(name, alibi_slopes=alibi_slopes)
     if (k is None) != (v is None):
         raise ValueError(f"gpu_headroom.torch.flash_attn.{name}: k and v are given together, or neither")
     if (rotary_cos is None) != (rotary_sin is None) or (rotary_cos is not None and k is None):
@@ -332,6 +325,7 @@ def flash_attn_with_kvcache(
     if cache_batch_idx is not None:  # a copy of the sequences that are asked for
         k_cache, v_cache = k_cache[cache_batch_idx.long()], v_cache[cache_batch_idx.long()]
     options: Any = {"is_causal": causal and window is None, "scale": softmax_scale, "window": window, "layout": "blhd", "softcap": softcap}
+    options["alibi_slopes"] = alibi_slopes
     if cache_leftpad is None:
         out = attention_with_cache(q, k_cache, v_cache, lengths, block_table, return_lse=True, **options)
     else:

@@ -13,7 +13,7 @@ def _products(heads_first, q, k, v):
     return 2 * scores * q[3], 2 * scores * v[3]
 
 
-def _forward(q, k, v, sink, cu_q, cu_k, pages, random, *options, out_shape=None, **_):
+def _forward(q, k, v, sink, cu_q, cu_k, pages, random, alibi, *options, out_shape=None, **_):
     if pages is not None:  # k is [pages, kv_heads, page, head_dim]: a sequence has as many keys as its pages hold
         positions = 2 if Options(*options).heads_first else 1
         k = [*k]
@@ -21,7 +21,7 @@ def _forward(q, k, v, sink, cu_q, cu_k, pages, random, *options, out_shape=None,
     return sum(_products(Options(*options).heads_first, q, k, v))
 
 
-def _backward(d_o, dlse, q, k, v, o, lse, sink, cu_q, cu_k, random, *options, out_shape=None, **_):
+def _backward(d_o, dlse, q, k, v, o, lse, sink, cu_q, cu_k, random, alibi, *options, out_shape=None, **_):
     of_scores, of_values = _products(Options(*options).heads_first, q, k, v)
     return 3 * of_scores + 2 * of_values  # q k^T again, dq, dk; dp, dv
 

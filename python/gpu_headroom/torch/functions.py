@@ -8,7 +8,7 @@ import torch.autograd.forward_ad as _forward_ad
 from .. import attention as arrays_attention
 from . import masks, quick
 from .calls import KINDS, call_of, context_of, tf32_of
-from .checks import cast, check_quantise, checked, checked_seed, listed, options_of, reason_why_not, refuse, whole_number, window_of, with_signs
+from .checks import cast, check_quantise, checked, checked_seed, checked_slopes, listed, options_of, reason_why_not, refuse, whole_number, window_of, with_signs
 from .direct import any_autocast, directly, keep, known, plain, run, run_directly, seed_of, settled
 from .sdpa import seen_so_far
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         tf32: Optional[bool]
         softcap: float
         sink: Optional[torch.Tensor]
+        alibi_slopes: Optional[torch.Tensor]
 
     class _CacheOptions(_Options, total=False):
         is_causal: bool
@@ -116,6 +117,7 @@ def attention(
     cu_seqlens_k: Optional[torch.Tensor] = None,
     seed: Optional[torch.Tensor] = None,
     quantise: Optional[str] = None,
+    alibi_slopes: Optional[torch.Tensor] = None,
     mask: None = None,
     **misspelt: NoReturn,
 ) -> Union[torch.Tensor, WithLse]:
@@ -134,6 +136,8 @@ def attention(
     return_lse: also the logarithm of the softmax's sum, float32 [batch, heads, len_q], differentiable too.
     dropout_p: the chance of a probability to be dropped, below 1, in steps of 1/65536. seed: int64 [2] beside q, which ones (seed and offset of
     Philox); None: two numbers of torch's generator of the device, drawn at each call. Which are dropped differs from torch's own choice.
+    alibi_slopes: [heads], [batch, heads] or, with cu_seqlens_q, [batch, documents, heads]: a score falls by slope * |position - key|, in each
+    document; with "bottom-right" and without a mask the last row is at the last key. Without a gradient of their own.
     tf32: of float32 on CUDA; None: as torch.backends.cuda.matmul.allow_tf32 says. attn_mask and mask are refused.
     deterministic: the same bits of every gradient in every run; also where torch.use_deterministic_algorithms(True) was said.
     quantise: "fp8" rounds q, k and v, which are bfloat16, to 8 bits with a scale for each head, and multiplies those. Without gradients.
@@ -144,7 +148,7 @@ def attention(
         raise TypeError("gpu_headroom.torch.attention: there is no mask here: say is_causal=True or window=..., or leave it out")
     asked = (
         attn_mask, dropout_p, is_causal, scale, enable_gqa, window, align, layout, variant, deterministic, tf32, softcap, sink, cu_seqlens_q,
-        cu_seqlens_k, seed, quantise,
+        cu_seqlens_k, seed, quantise, alibi_slopes,
     )  # fmt: skip
     if not torch.compiler.is_compiling() and quick.attend is not None and _forward_ad._current_level < 0:
         out = quick.attend(q, k, v, return_lse, asked)
@@ -157,7 +161,7 @@ def attention(
         window = window_of(window)
     key = None
     if (
-        attn_mask is None and not dropout_p and dropout_p is not False and seed is None and cu_seqlens_q is None and (sink is None or type(sink) in plain)
+        attn_mask is None and not dropout_p and dropout_p is not False and seed is None and cu_seqlens_q is None and alibi_slopes is None and (sink is None or type(sink) in plain)
         and directly(q, k, v) and not any_autocast()
     ):  # fmt: skip
         try:
@@ -181,13 +185,18 @@ def attention(
     options = options_of(is_causal, scale, window, align, layout, variant, deterministic, tf32, softcap, dropout=dropout_p, quantise=quantise)
     if quantise is not None:
         check_quantise(quantise, tensors[:4])
-    tensors = (*tensors, None, seed_of(q, dropout_p, checked_seed(seed, dropout_p, q)))
+    tensors = (*tensors, None, seed_of(q, dropout_p, checked_seed(seed, dropout_p, q)), _slopes(alibi_slopes, tensors, layout))
     if key is not None and q.device.type in KINDS:
         ready = settled(tensors, options)
         keep(known, key, ready)
         if quantise is None:  # what is checked in each call
             quick.keep(ready, q, k, v, asked)
     return run(tensors, options, return_lse)
+
+
+def _slopes(slopes, tensors, layout, of="attention"):
+    q, *_, cu_q, _ = tensors
+    return checked_slopes(slopes, q, q.shape[1 if layout == "bhld" else 2], None if cu_q is None else cu_q.shape[1] - 1, of)
 
 
 def attention_backward(
@@ -213,6 +222,7 @@ def attention_backward(
     cu_seqlens_k: Optional[torch.Tensor] = None,
     dropout_p: float = 0.0,
     seed: Optional[torch.Tensor] = None,
+    alibi_slopes: Optional[torch.Tensor] = None,
     **misspelt: NoReturn,
 ) -> Tuple[torch.Tensor, ...]:
     """(dq, dk, dv), and dsink where there is a sink: for an autograd.Function of your own. attention() does this by itself.
@@ -239,7 +249,8 @@ def attention_backward(
                 f"on {q.device}"
             )
     options = options_of(is_causal, scale, window, align, layout, variant, deterministic, tf32, softcap, dropout=dropout_p)
-    made = torch.ops.headroom.attention_backward(d_o, dlse, *tensors[:3], o, lse, *tensors[3:], checked_seed(seed, dropout_p, q), *options)
+    small = (*tensors[3:], checked_seed(seed, dropout_p, q), _slopes(alibi_slopes, tensors, layout, "attention_backward"))
+    made = torch.ops.headroom.attention_backward(d_o, dlse, *tensors[:3], o, lse, *small, *options)
     return tuple(made if sink is not None else made[:3])
 
 
@@ -286,13 +297,14 @@ def attention_varlen(
     sink: Optional[torch.Tensor] = None,
     dropout_p: float = 0.0,
     seed: Optional[torch.Tensor] = None,
+    alibi_slopes: Optional[torch.Tensor] = None,
     **misspelt: NoReturn,
 ) -> Union[torch.Tensor, WithLse]:
     """Attention of documents packed one behind another, each seeing only itself; the arguments of flash-attn's flash_attn_varlen_func.
 
     q: [tokens, heads, head_dim]; k and v: [tokens_k, kv_heads, head_dim]. cu_seqlens_q: int32 [documents + 1], from 0 on: document d has the
     tokens cu_seqlens_q[d] up to cu_seqlens_q[d + 1]. cu_seqlens_k: the same of k and v; None: that of q. The rest as in attention(); the
-    logarithm of the softmax's sum is [heads, tokens]. max_seqlen_q and max_seqlen_k are taken from callers of flash-attn; nothing needs them.
+    logarithm of the softmax's sum is [heads, tokens]. alibi_slopes: [heads] or [documents, heads]. max_seqlen_q and max_seqlen_k are taken from callers of flash-attn; nothing needs them.
     """
     if misspelt:
         refuse(attention_varlen, misspelt)
@@ -313,7 +325,7 @@ def attention_varlen(
     out = attention(
         *batched, dropout_p=dropout_p, is_causal=is_causal, scale=scale, window=window, align=align, layout="blhd", return_lse=return_lse,
         variant=variant, deterministic=deterministic, tf32=tf32, softcap=softcap, sink=sink, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
-        seed=seed,
+        seed=seed, alibi_slopes=alibi_slopes[None] if isinstance(alibi_slopes, torch.Tensor) and alibi_slopes.dim() == 2 else alibi_slopes,
     )  # fmt: skip
     return (out[0][0], out[1][0]) if return_lse else out[0]
 
@@ -380,6 +392,7 @@ def attention_with_cache(
     tf32: Optional[bool] = None,
     softcap: float = 0.0,
     sink: Optional[torch.Tensor] = None,
+    alibi_slopes: Optional[torch.Tensor] = None,
     **misspelt: NoReturn,
 ) -> Union[torch.Tensor, WithLse]:
     """Attention of a few new positions over a cache of keys and values, which has theirs already: one step of decoding.
@@ -407,7 +420,8 @@ def attention_with_cache(
         cu_q, cu_k = _ends("new", q.shape[positions], q, q.shape[positions]), _ends("lengths", lengths, q, room)
     window_or_causal = is_causal and window is None
     options = options_of(window_or_causal, scale, window, "bottom-right", layout, variant, False, tf32, softcap)
-    return run((q, k_cache, v_cache, sink, cu_q, cu_k, pages, None), options, return_lse)
+    slopes = checked_slopes(alibi_slopes, q, q.shape[1 if layout == "bhld" else 2], None, "attention_with_cache")
+    return run((q, k_cache, v_cache, sink, cu_q, cu_k, pages, None, slopes), options, return_lse)
 
 
 def explain(
@@ -415,7 +429,7 @@ def explain(
     scale: Optional[float] = None, enable_gqa: bool = True, *, window: Window = None, align: str = "top-left", layout: str = "bhld",
     variant: Optional[str] = None, deterministic: bool = False, tf32: Optional[bool] = None, softcap: float = 0.0,
     sink: Optional[torch.Tensor] = None, cu_seqlens_q: Optional[torch.Tensor] = None, cu_seqlens_k: Optional[torch.Tensor] = None,
-    quantise: Optional[str] = None, **misspelt: NoReturn,
+    quantise: Optional[str] = None, alibi_slopes: Optional[torch.Tensor] = None, **misspelt: NoReturn,
 ) -> str:  # fmt: skip
     """Which kernel serves this call, one line per variant, best first; or the sentence that says why the call is torch's.
 
@@ -433,6 +447,7 @@ def explain(
     if said is not None:
         is_causal, window, align, cu_seqlens_q, cu_seqlens_k = said.is_causal, said.window, said.align, said.cu_q, said.cu_k
         k, v = k[:, :, said.first : said.end], v[:, :, said.first : said.end]
-    tensors = (*checked(q, k, v, None, dropout_p, scale, enable_gqa, layout, sink, cu_seqlens_q, cu_seqlens_k), None, None)
+    tensors = checked(q, k, v, None, dropout_p, scale, enable_gqa, layout, sink, cu_seqlens_q, cu_seqlens_k)
+    tensors = (*tensors, None, None, _slopes(alibi_slopes, tensors, layout, "explain"))
     options = options_of(is_causal, scale, window, align, layout, variant, deterministic, tf32, softcap, dropout=dropout_p, quantise=quantise)
     return arrays_attention.explained(context_of(q), call_of(*tensors, *options).problem)

@@ -338,7 +338,7 @@ def attend(
             options = options_of(causal, scaling, window, align, "bhld", None, torch.are_deterministic_algorithms_enabled(), False,
                                  0.0 if softcap is None else float(softcap), dropout=dropped)  # fmt: skip
             sink = None if s_aux is None else s_aux.reshape(-1).float()
-            o = run((q, k, v, sink, cu_q, cu_k, None, seed_of(q, dropped)), options)
+            o = run((q, k, v, sink, cu_q, cu_k, None, seed_of(q, dropped), None), options)
         except lib.Error as refused:  # no kernel for this device, no driver, no GPU kernels beside the library
             if refused.status != "unsupported":
                 raise

@@ -10,9 +10,9 @@ _OPTIONS = (
     "int mask, bool top_left, int window, int after, float softcap, float? scale, bool heads_first, str variant, bool deterministic, int tf32, "
     "int order=0, float dropout=0.0, bool fp8=False"
 )
-_library.define(f"attention_forward(Tensor q, Tensor k, Tensor v, {_WITH}, Tensor? pages, Tensor? random, {_OPTIONS}) -> (Tensor, Tensor)")
+_library.define(f"attention_forward(Tensor q, Tensor k, Tensor v, {_WITH}, Tensor? pages, Tensor? random, Tensor? alibi, {_OPTIONS}) -> (Tensor, Tensor)")
 _library.define(
-    f"attention_backward(Tensor d_o, Tensor? dlse, Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse, {_WITH}, Tensor? random, {_OPTIONS}) "
+    f"attention_backward(Tensor d_o, Tensor? dlse, Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse, {_WITH}, Tensor? random, Tensor? alibi, {_OPTIONS}) "
     "-> (Tensor, Tensor, Tensor, Tensor)"
 )
 
@@ -22,13 +22,14 @@ def _lse_like(q, heads_first):
     return q.new_empty((batch, a, b) if heads_first else (batch, b, a), dtype=torch.float32)
 
 
-def _forward(q, k, v, sink, cu_q, cu_k, pages, random, *options):
-    return call_of(q, k, v, sink, cu_q, cu_k, pages, random, *options).forward(q, k, v, sink, cu_q, cu_k, pages, random)
+def _forward(q, k, v, sink, cu_q, cu_k, pages, random, alibi, *options):
+    tensors = q, k, v, sink, cu_q, cu_k, pages, random, alibi
+    return call_of(*tensors, *options).forward(*tensors)
 
 
-def _backward(d_o, dlse, q, k, v, o, lse, sink, cu_q, cu_k, random, *options):
-    call = call_of(q, k, v, sink, cu_q, cu_k, None, random, *options)
-    *made, dsink = call.backward(d_o, dlse, q, k, v, o, lse, sink, cu_q, cu_k, random)
+def _backward(d_o, dlse, q, k, v, o, lse, sink, cu_q, cu_k, random, alibi, *options):
+    call = call_of(q, k, v, sink, cu_q, cu_k, None, random, alibi, *options)
+    *made, dsink = call.backward(d_o, dlse, q, k, v, o, lse, sink, cu_q, cu_k, random, alibi)
     return (*made, q.new_empty((0,), dtype=torch.float32) if dsink is None else dsink)
 
 
@@ -38,13 +39,13 @@ for _key in ("CPU", "CUDA"):
 
 
 @torch.library.register_fake("headroom::attention_forward", lib=_library)
-def _(q, k, v, sink, cu_seqlens_q, cu_seqlens_k, pages, random, *options):
+def _(q, k, v, sink, cu_seqlens_q, cu_seqlens_k, pages, random, alibi, *options):
     o = Options(*options)
     return like(q, o.heads_first, v.shape[3], o.order), _lse_like(q, o.heads_first)
 
 
 @torch.library.register_fake("headroom::attention_backward", lib=_library)
-def _(d_o, dlse, q, k, v, o, lse, sink, cu_seqlens_q, cu_seqlens_k, random, *options):
+def _(d_o, dlse, q, k, v, o, lse, sink, cu_seqlens_q, cu_seqlens_k, random, alibi, *options):
     dsink = q.new_empty((0 if sink is None else sink.shape[0],), dtype=torch.float32)
     return (*[like(t, Options(*options).heads_first) for t in (q, k, v)], dsink)
 
@@ -53,25 +54,25 @@ NO_PAGES = "gpu_headroom.torch: a cache in pages has no gradients: call it under
 
 
 def remember(ctx, inputs, output):
-    q, k, v, sink, cu_q, cu_k, pages, random, *ctx.options = inputs
+    q, k, v, sink, cu_q, cu_k, pages, random, alibi, *ctx.options = inputs
     o, lse = output
-    ctx.save_for_backward(q, k, v, o, lse, sink, cu_q, cu_k, random)
+    ctx.save_for_backward(q, k, v, o, lse, sink, cu_q, cu_k, random, alibi)
     ctx.paged = pages is not None
     ctx.set_materialize_grads(False)
 
 
 def gradients(ctx, d_o, dlse, backward=None):
     """What autograd asks after `remember`; `backward`: the operator, or its substitute."""
-    nothing = (None,) * (4 + len(ctx.options))
+    nothing = (None,) * (5 + len(ctx.options))
     if d_o is None and dlse is None:
         return (None, None, None, None, *nothing)
     if ctx.paged:
         raise RuntimeError(NO_PAGES)
-    q, k, v, o, lse, sink, cu_q, cu_k, random = ctx.saved_tensors
+    q, k, v, o, lse, sink, cu_q, cu_k, random, alibi = ctx.saved_tensors
     if d_o is None:
         d_o = torch.zeros_like(o)
     backward = torch.ops.headroom.attention_backward if backward is None else backward
-    dq, dk, dv, dsink = backward(d_o, dlse, q, k, v, o, lse, sink, cu_q, cu_k, random, *ctx.options)
+    dq, dk, dv, dsink = backward(d_o, dlse, q, k, v, o, lse, sink, cu_q, cu_k, random, alibi, *ctx.options)
     return (dq, dk, dv, None if sink is None else dsink, *nothing)
 
 

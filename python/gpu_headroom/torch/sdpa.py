@@ -302,7 +302,7 @@ def _sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, sca
         k, v = k[:, :, said.first : said.end], v[:, :, said.first : said.end]
     options = options_of(is_causal, scale, window, align, "bhld", None, torch.are_deterministic_algorithms_enabled(), tf32, order=order,
                          dropout=dropout_p)  # fmt: skip
-    tensors = (q, k, v, None, cu_q, cu_k, None, seed_of(q, dropout_p))
+    tensors = (q, k, v, None, cu_q, cu_k, None, seed_of(q, dropout_p), None)
     try:
         o = run(tensors, options)
         if known_as is not None and dims == 4 and q is query and k is key and v is value and q.device.type in KINDS:

@@ -12,8 +12,8 @@ class Transformed(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(q, k, v, sink, cu_q, cu_k, pages, random, *options):
-        return torch.ops.headroom.attention_forward(q, k, v, sink, cu_q, cu_k, pages, random, *options)
+    def forward(q, k, v, sink, cu_q, cu_k, pages, random, alibi, *options):
+        return torch.ops.headroom.attention_forward(q, k, v, sink, cu_q, cu_k, pages, random, alibi, *options)
 
     setup_context = staticmethod(remember)
 
@@ -30,8 +30,8 @@ class _TransformedBackward(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(d_o, dlse, q, k, v, o, lse, sink, cu_q, cu_k, random, *options):
-        return torch.ops.headroom.attention_backward(d_o, dlse, q, k, v, o, lse, sink, cu_q, cu_k, random, *options)
+    def forward(d_o, dlse, q, k, v, o, lse, sink, cu_q, cu_k, random, alibi, *options):
+        return torch.ops.headroom.attention_backward(d_o, dlse, q, k, v, o, lse, sink, cu_q, cu_k, random, alibi, *options)
 
     @staticmethod
     def setup_context(ctx, inputs, output):

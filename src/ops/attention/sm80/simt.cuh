@@ -83,15 +83,16 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_simt(const __
 #pragma unroll
       for (int j = 0; j < S::wide; ++j) sum[i] += s[j][i] = exp2_fast(s[j][i] - reference);
     }
-    if (S::by_place && a.dropout.below) {  // of what the sums have seen
-      unsigned dropped[S::high];
-      draw_dropped<S, false>(dropped, draws, a.dropout.below, at.batch * a.heads + at.head, walk.row0 + mine, walk.first_column(tile));
+    if constexpr (S::by_place)
+      if (a.dropout.below) {  // of what the sums have seen
+        unsigned dropped[S::high];
+        draw_dropped<S, false>(dropped, draws, a.dropout.below, at.batch * a.heads + at.head, walk.row0 + mine, walk.first_column(tile));
 #pragma unroll
-      for (int j = 0; j < S::wide; ++j)
+        for (int j = 0; j < S::wide; ++j)
 #pragma unroll
-        for (int i = 0; i < S::high; ++i)
-          if (dropped[i] >> j & 1) s[j][i] = 0;
-    }
+          for (int i = 0; i < S::high; ++i)
+            if (dropped[i] >> j & 1) s[j][i] = 0;
+      }
     share<S>(p, s);
     if (__any_sync(~0u, moved)) {
 #pragma unroll
@@ -188,8 +189,9 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_simt(const __
       }
     }
     [[maybe_unused]] unsigned dropped[S::high] = {};
-    if (S::by_place && a.dropout.below)
-      draw_dropped<S, of_keys>(dropped, draws, a.dropout.below, walk.pair_of(step), walk.row0 + mine, walk.first_column(tile));
+    if constexpr (S::by_place)
+      if (a.dropout.below)
+        draw_dropped<S, of_keys>(dropped, draws, a.dropout.below, walk.pair_of(step), walk.row0 + mine, walk.first_column(tile));
     if constexpr (second) {
       if constexpr (S::by_place) {  // dV grows by the factor at the end
         float kept[S::wide][S::high];

@@ -70,15 +70,17 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_sm80(const __
         for (int i = 0; i < S::outputs; ++i) o[m][i] *= i % 4 < 2 ? factor.x : factor.y;
       }
     }
-    if (S::by_place && a.dropout.below) {  // of what the sums have seen
-      unsigned dropped[S::high];
-      draw_dropped<S, false>(dropped, draws, a.dropout.below, at.batch * a.heads + at.head, walk.row0 + warp_row, walk.first_column(tile));
+    if constexpr (S::by_place)
+      if (a.dropout.below) {  // of what the sums have seen
+        unsigned dropped[S::high];
+        draw_dropped<S, false>(dropped, draws, a.dropout.below, at.batch * a.heads + at.head, walk.row0 + warp_row,
+                               walk.first_column(tile));
 #pragma unroll
-      for (int m = 0; m < S::high; ++m)
+        for (int m = 0; m < S::high; ++m)
 #pragma unroll
-        for (int i = 0; i < S::scores; ++i)
-          if (dropped[m] >> i & 1) s[m][i] = 0;
-    }
+          for (int i = 0; i < S::scores; ++i)
+            if (dropped[m] >> i & 1) s[m][i] = 0;
+      }
   };
   walk.pass(
       k, v, [&] { walk.fetch_rows(q, a.q, a.head_dim); }, scores, [&] { scores_times_rows<S>(o, s, v); });
@@ -173,8 +175,9 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_sm80(const __
         }
     }
     [[maybe_unused]] unsigned dropped[S::high] = {};
-    if (S::by_place && a.dropout.below)
-      draw_dropped<S, of_keys>(dropped, draws, a.dropout.below, walk.pair_of(step), walk.row0 + warp_row, walk.first_column(tile));
+    if constexpr (S::by_place)
+      if (a.dropout.below)
+        draw_dropped<S, of_keys>(dropped, draws, a.dropout.below, walk.pair_of(step), walk.row0 + warp_row, walk.first_column(tile));
     if constexpr (second && S::by_place) {  // dV grows by the factor at the end
       float kept[S::high][S::scores];
 #pragma unroll
