@@ -46,15 +46,9 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_sm80(const __
       if (capped)
 #pragma unroll
         for (int i = 0; i < S::scores; ++i) s[m][i] = a.cap * tanh_of(s[m][i] * (a.scale / a.cap));
-      if constexpr (S::by_place)
-        if (a.alibi.slopes)
-#pragma unroll
-          for (int r = 0; r < 2; ++r) {
-            const Apart apart(spot[m][r], walk.first_column(tile) + lane % 4 * 2);
-#pragma unroll
-            for (int i = 0; i < S::scores; ++i)
-              if (i / 2 % 2 == r) s[m][i] = fmaf(-slope[m][r], apart.from(i / 4 * 8 + i % 2), s[m][i]);
-          }
+      if constexpr (S::by_place) {
+        if (a.alibi.slopes) let_fall(s[m], slope[m], spot[m], walk.first_column(tile) + lane % 4 * 2);
+      }
       if (!walk.plain(tile)) {
         int first[2], end[2];
 #pragma unroll

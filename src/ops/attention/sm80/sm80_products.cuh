@@ -230,6 +230,18 @@ __device__ __forceinline__ void store_row(T* to, const float (&o)[S::outputs], i
   }
 }
 
+// Scores of 16 rows fall with their distance (alibi.h). `first`: the lane's first column.
+template <int n>
+__device__ __forceinline__ void let_fall(float (&s)[n], const float (&slope)[2], const Alibi::Spot (&spot)[2], int first) {
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const Apart apart(spot[r], first);
+#pragma unroll
+    for (int i = 0; i < n; ++i)
+      if (i / 2 % 2 == r) s[i] = fmaf(-slope[r], apart.from(i / 4 * 8 + i % 2), s[i]);
+  }
+}
+
 // Which of this lane's scores dropout drops: bit i of dropped[m] is score i of the m-th 16 rows. `row`: the warp's first; `column`: the tile's.
 template <class S, bool rows_are_keys>
 __device__ __forceinline__ void draw_dropped(unsigned (&dropped)[S::high], const Draws& draws, unsigned below, unsigned pair, int row,
