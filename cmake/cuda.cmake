@@ -131,7 +131,7 @@ function(headroom_add_kernels)
   # What it needs of the rooms below, as its own copy.
   set(own "")
   foreach(source base/error base/file base/interrupt base/printable base/text base/threads memory/block gpu/edge gpu/place gpu/plan_file
-      ops/attention/documents/documents ops/attention/dropout ops/attention/mask ops/attention/problem)
+      ops/attention/alibi ops/attention/documents/documents ops/attention/dropout ops/attention/mask ops/attention/problem)
     list(APPEND own ${PROJECT_SOURCE_DIR}/src/${source}.cpp)
   endforeach()
   find_library(STATIC_FMT NAMES libfmt.a)
