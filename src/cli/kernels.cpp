@@ -19,7 +19,7 @@ struct KernelsAsked {
   attention::Mask mask;
   std::int64_t dim_v = 0, documents = 0, page = 0;
   double softcap = 0, dropout = 0;
-  bool sink = false, deterministic = false;
+  bool sink = false, alibi = false, deterministic = false;
 };
 void describe(Of<KernelsAsked> auto& a, auto&& f) {
   namespace asked = studies::asked;
@@ -36,6 +36,7 @@ void describe(Of<KernelsAsked> auto& a, auto&& f) {
   f(a.softcap, asked::softcap);
   f(a.dropout, asked::dropout);
   f(a.sink, asked::sink);
+  f(a.alibi, asked::alibi);
   f(a.page, asked::page);
   f(a.deterministic, asked::deterministic);
 }
@@ -86,7 +87,8 @@ RunCommand kernels(CLI::App& app, Common& common) {
                                .documents = asked->documents,
                                .page = asked->page,
                                .pages = asked->page ? asked->batch * ceil_div(len_k, asked->page) : 0,
-                               .dropout = float(asked->dropout)};
+                               .dropout = float(asked->dropout),
+                               .alibi = asked->alibi};
     attention::check(p);
     Record r{"kernels", fmt::format("attention on {}: {}", d.name, studies::describe(p)), {}};
     std::vector<KernelRow> rows;

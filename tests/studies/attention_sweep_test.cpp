@@ -108,6 +108,19 @@ TEST(AttentionSweep, DropoutIsJudgedDropByDrop) {
   }
 }
 
+TEST(AttentionSweep, SlopesOfAlibiAreJudged) {
+  AttentionSweep s = quick();
+  s.heads = 4, s.kv_heads = 2, s.alibi = true;
+  const auto result = run_sweep(s, cpu_device());
+  ASSERT_EQ(result.rows.size(), 12u);
+  for (const AttentionRow& r : result.rows) {
+    SCOPED_TRACE(json_of(r).dump());
+    EXPECT_EQ(r.status, Status::ok) << r.why;
+    EXPECT_TRUE(r.alibi);
+    EXPECT_EQ(r.peak_bytes, r.forecast_peak_bytes);
+  }
+}
+
 TEST(AttentionSweep, WhatDoesNotFitIsARowThatNamesTheTensorAndTheSweepGoesOn) {
   AttentionSweep s = quick();
   s.dims = {16};
@@ -396,11 +409,12 @@ TEST(AttentionRow, HasExactlyTheFieldsThatArePromised) {
   std::string names;
   const auto row = json_of(AttentionRow());
   for (const auto& [name, value] : row.items()) names += name + " ";
-  EXPECT_EQ(names,
-            "variant device dtype batch heads kv_heads dim len_q len_k mask documents cached page dim_v softcap dropout sink fwd_ms bwd_ms "
-            "fwd_ms_std "
-            "bwd_ms_std fwd_tflops bwd_tflops "
-            "saved_bytes peak_bytes forecast_peak_bytes max_error_o max_error_dq max_error_dk max_error_dv status why steps warmup ");
+  EXPECT_EQ(
+      names,
+      "variant device dtype batch heads kv_heads dim len_q len_k mask documents cached page dim_v softcap dropout sink alibi fwd_ms bwd_ms "
+      "fwd_ms_std "
+      "bwd_ms_std fwd_tflops bwd_tflops "
+      "saved_bytes peak_bytes forecast_peak_bytes max_error_o max_error_dq max_error_dk max_error_dv status why steps warmup ");
 }
 
 }  // namespace

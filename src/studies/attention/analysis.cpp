@@ -197,6 +197,7 @@ std::string in_common(const AttentionSweep& s) {
   if (s.softcap > 0) words += fmt::format(", softcap {:g}", s.softcap);
   if (s.dropout > 0) words += fmt::format(", dropout {:g}", s.dropout);
   if (s.sink) words += ", a sink";
+  if (s.alibi) words += ", ALiBi";
   if (s.passes != Passes::both) words += s.passes == Passes::forward ? ", forward alone" : ", backward alone";
   return words;
 }

@@ -22,6 +22,8 @@ inline constexpr Description softcap{
 inline constexpr Description dropout{
     .name = "dropout", .about = "Chance that a probability is dropped, in steps of 1/65536; 0: none", .real = {0, 0.9999}};
 inline constexpr Description sink{.name = "sink", .about = "Add a logit per head to the softmax's sum"};
+inline constexpr Description alibi{
+    .name = "alibi", .about = "Scores fall with the distance of query and key, by slopes of ALiBi: 2^(-8 h / heads) for head h = 1, 2, …"};
 inline constexpr Description deterministic{.name = "deterministic", .about = "Only variants that promise the same bits on every run"};
 
 }  // namespace headroom::studies::asked

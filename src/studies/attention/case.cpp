@@ -17,6 +17,7 @@ void call(const std::function<void(const std::function<void()>&)>& how, const st
 attention::Extras make_extras(const attention::Problem& p, std::uint64_t seed, Arena& arena) {
   attention::Extras with{.seed = seed};
   if (p.sink) with.sink = arena.make("sink", DType::f32, {p.heads});
+  if (p.alibi) with.alibi = arena.make("alibi", DType::f32, {p.heads});
   if (p.documents != 0) {
     with.cu_q = arena.make("cu_q", DType::i32, {p.batch, p.documents + 1});
     with.cu_k = arena.make("cu_k", DType::i32, {p.batch, p.documents + 1});

@@ -22,7 +22,7 @@ struct AttentionRow {
   std::int64_t page = 0;  // positions of one; 0: none
   std::int64_t dim_v = 0;
   double softcap = 0, dropout = 0;
-  bool sink = false;
+  bool sink = false, alibi = false;
   std::optional<double> fwd_ms, bwd_ms, fwd_ms_std, bwd_ms_std, fwd_tflops, bwd_tflops;
   std::optional<std::int64_t> saved_bytes, peak_bytes, forecast_peak_bytes;
   std::optional<double> max_error_o, max_error_dq, max_error_dk, max_error_dv;
@@ -55,6 +55,7 @@ void describe(Of<AttentionRow> auto& r, auto&& f) {
   f(r.softcap, {.name = "softcap", .show = detail});
   f(r.dropout, {.name = "dropout", .show = detail});
   f(r.sink, {.name = "sink", .show = detail});
+  f(r.alibi, {.name = "alibi", .show = detail});
   f(r.fwd_ms, {.name = "fwd_ms", .role = measured, .unit = Unit::ms});
   f(r.bwd_ms, {.name = "bwd_ms", .role = measured, .unit = Unit::ms});
   f(r.fwd_ms_std, {.name = "fwd_ms_std", .role = noted, .unit = Unit::ms, .show = detail});

@@ -76,6 +76,7 @@ class Sweep {
     r.softcap = s_.softcap;
     r.dropout = s_.dropout;
     r.sink = p.sink;
+    r.alibi = p.alibi;
     return r;
   }
 
@@ -179,6 +180,7 @@ class Sweep {
                                    .pages = here_too(with.pages),
                                    .seed = with.seed,
                                    .offset = with.offset,
+                                   .alibi = here_too(with.alibi),
                                    .q_scale = here_too(with.q_scale),
                                    .k_scale = here_too(with.k_scale),
                                    .v_scale = here_too(with.v_scale)};

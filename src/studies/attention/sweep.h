@@ -27,7 +27,7 @@ struct AttentionSweep {                                    // the settings
   std::int64_t dim_v = 0;                 // 0: dim
   double softcap = 0;                     // 0: none
   double dropout = 0;                     // 0: none
-  bool sink = false;
+  bool sink = false, alibi = false;
   Passes passes = Passes::both;
   bool deterministic = false;
   std::optional<std::uint64_t> memory{};  // pretend to have no more than this
@@ -63,6 +63,7 @@ void describe(Of<AttentionSweep> auto& s, auto&& f) {
   f(s.softcap, asked::softcap);
   f(s.dropout, asked::dropout);
   f(s.sink, asked::sink);
+  f(s.alibi, asked::alibi);
   f(s.passes, {.name = "pass", .about = "Passes to measure"});
   f(s.protocol.warmup, {.name = "warmup", .about = "Warm-up calls", .allowed = {0, most_calls}});
   f(s.protocol.steps, {.name = "steps", .about = "Measured calls; when given, exactly this many", .allowed = {1, most_calls}});

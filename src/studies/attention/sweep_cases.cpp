@@ -1,5 +1,6 @@
 // What a sweep asks: its problems, the variants that are asked to serve each, and what makes a row the same in another run.
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <set>
 
@@ -27,7 +28,8 @@ Problem AttentionSweep::problem(Precision precision, const attention::Mask& mask
             .softcap = float(softcap),
             .sink = sink,
             .documents = std::int64_t(documents.size()),
-            .dropout = float(dropout)};
+            .dropout = float(dropout),
+            .alibi = alibi};
   if (!documents.empty()) {
     p.len_q = p.len_k = std::accumulate(documents.begin(), documents.end(), std::int64_t(0));
     for (const std::int64_t one : documents) p.visible_in_documents += attention::band_of(mask, one, one).visible();
@@ -45,6 +47,11 @@ Problem AttentionSweep::problem(Precision precision, const attention::Mask& mask
 void AttentionSweep::fill(Place& place, const Problem& p, const attention::Extras& with) const {
   const auto copy = [&](const Tensor& to, const std::vector<std::int32_t>& values) { place.copy_in(to.data, values.data(), to.bytes()); };
   if (p.sink) place.fill_normal(with.sink, Random{seed}.stream(5));
+  if (p.alibi) {
+    std::vector<float> slopes;
+    for (std::int64_t h = 1; h <= p.heads; ++h) slopes.push_back(std::exp2(-8.0f * float(h) / float(p.heads)));
+    place.copy_in(with.alibi.data, slopes.data(), with.alibi.bytes());
+  }
   std::uint64_t stream = 6;
   for (const Tensor* t : {&with.q_scale, &with.k_scale, &with.v_scale}) {  // scales of 8 bits: 0.75 to 1.25
     if (!*t) continue;
@@ -86,6 +93,7 @@ std::string describe(const Problem& p) {
   if (p.softcap != 0) more += fmt::format(" softcap {}", p.softcap);
   if (p.dropout != 0) more += fmt::format(" dropout {}", p.dropout);
   if (p.sink) more += " sink";
+  if (p.alibi) more += " alibi";
   if (p.documents != 0) more += fmt::format(" {} documents", p.documents);
   if (p.page != 0) more += fmt::format(" pages of {}", p.page);
   return fmt::format("{} dim {} len {}x{} {}{}", name_of(p.precision), p.head_dim, p.len_q, p.len_k, name_of(p.mask), more);
