@@ -13,11 +13,13 @@ enum class Holds : std::uint8_t {
   anywhere,
   elementwise,  // a table of dimensions, then an address for each operand, then the function
   reduction,    // tables; the last 64 bytes begin with the addresses of the input and of the first result
+  tensor_info,  // an address, then tables of dimensions, in each parameter that is as long as such a description of a tensor
 };
 
 constexpr Holds holds_of(std::string_view kernel) {
   if (kernel.find("6native18elementwise_kernelI") != kernel.npos) return Holds::elementwise;
   if (kernel.find("6native13reduce_kernelI") != kernel.npos) return Holds::reduction;
+  if (kernel.find("10TensorInfoI") != kernel.npos) return Holds::tensor_info;
   return Holds::anywhere;
 }
 
@@ -30,6 +32,8 @@ struct ByteRange {
 constexpr ByteRange addresses_within(Holds holds, std::size_t bytes) {
   constexpr std::size_t dimensions = 25, word = 4, address = 8, end_of_reduction = 64;
   if (holds == Holds::reduction && bytes > end_of_reduction) return {bytes - end_of_reduction, bytes - end_of_reduction + 2 * address};
+  for (const std::size_t index : {4, 8})  // sizes, strides, and how many of them are used
+    if (holds == Holds::tensor_info && bytes == address + 2 * dimensions * index + 8) return {0, address};
   ByteRange found{0, bytes};
   if (holds != Holds::elementwise) return found;
   for (std::size_t operands = 1;; ++operands) {

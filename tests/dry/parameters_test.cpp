@@ -18,6 +18,12 @@ TEST(DryParameters, OldAddressesInTablesDoNotCount) {
   const Holds reduction = holds_of("_ZN2at6native13reduce_kernelILi512ELi1ENS0_8ReduceOpIf");
   EXPECT_EQ(reduction, Holds::reduction);
   EXPECT_EQ(addresses_within(reduction, 1048), (ByteRange{984, 1000})) << "what is read, and the first result";
+  const Holds described =
+      holds_of("_ZN2at6native20indexSelectSmallIndexIfljLi2ELi2ELin2EEEvNS_4cuda6detail10TensorInfoIT_T1_EES6_NS4_IKT0_S5_EE");
+  EXPECT_EQ(described, Holds::tensor_info);
+  EXPECT_EQ(addresses_within(described, 216), (ByteRange{0, 8})) << "indices of 32 bits";
+  EXPECT_EQ(addresses_within(described, 416), (ByteRange{0, 8})) << "of 64";
+  EXPECT_EQ(addresses_within(described, 16), (ByteRange{0, 16})) << "no tensor's description";
   EXPECT_EQ(holds_of("_ZN2at6native29vectorized_elementwise_kernelILi4E"), Holds::anywhere);
   EXPECT_EQ(addresses_within(Holds::anywhere, 24), (ByteRange{0, 24}));
 }
