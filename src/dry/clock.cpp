@@ -168,12 +168,7 @@ class Running {
   // `counted`: the record has counts of the host.
   Running(const Process& process, const Rates& rates, bool counted) : process_(process), rates_(rates), counted_(counted) {}
 
-  void operator()(const Head&, const HostWork& w) {
-    const HostRate& h = rates_.host;
-    host(w.functions * h.function_s + w.builtins * h.builtin_s + w.operations * h.operation_s + w.nodes * h.node_s +
-             double(w.bytes) * h.byte_s,
-         0);
-  }
+  void operator()(const Head&, const HostWork& w) { host(seconds_of(w, rates_.host), 0); }
   void operator()(const Head&, const BlockChange& b) {
     if (b.bytes > 0) host(rates_.host.block_s, 0);
   }
@@ -315,20 +310,14 @@ class Running {
     to.flops += from.flops;
     to.bytes += from.bytes;
   }
-  // cuDNN gives the places of a sequence to the card in a loop of its own.
-  double call_of_product(std::string_view name) const {
-    const HostRate& h = rates_.host;
-    if (name == "cuDNN recurrent layers, state") return h.launch_s;
-    return name.starts_with("cuDNN") ? h.convolution_s : h.product_s;
-  }
   // What the call takes that gives it to the card.
   double call_of(const Given& w) const {
     const HostRate& h = rates_.host;
     switch (w.part) {
-      case Part::products: return call_of_product(process_.name(w.name));
+      case Part::products: return call_of_product(process_.name(w.name), h);
       case Part::attention: return h.attention_s;
       case Part::copies: return h.copy_s;
-      default: return process_.name(w.name).starts_with("triton_") ? h.generated_s : h.launch_s;
+      default: return call_of_kernel(process_.name(w.name), h);
     }
   }
   double& stream(std::uint32_t device, std::uint32_t number) { return streams_[{device, number}]; }

@@ -2,6 +2,18 @@
 
 namespace headroom::dry {
 
+double seconds_of(const HostWork& w, const HostRate& h) {
+  return w.functions * h.function_s + w.builtins * h.builtin_s + w.operations * h.operation_s + w.nodes * h.node_s +
+         double(w.bytes) * h.byte_s;
+}
+
+double call_of_kernel(std::string_view name, const HostRate& h) { return name.starts_with("triton_") ? h.generated_s : h.launch_s; }
+
+double call_of_product(std::string_view name, const HostRate& h) {
+  if (name == "cuDNN recurrent layers, state") return h.launch_s;  // cuDNN gives the places of a sequence to the card in a loop of its own
+  return name.starts_with("cuDNN") ? h.convolution_s : h.product_s;
+}
+
 void scale_host(Rates& r, double by) {
   HostRate& h = r.host;
   for (double* s : {&h.function_s, &h.builtin_s, &h.operation_s, &h.node_s, &h.block_s, &h.byte_s, &h.convolution_s, &h.generated_s,

@@ -3,6 +3,9 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <string_view>
+
+#include "dry/record.h"
 
 namespace headroom::dry {
 
@@ -39,6 +42,10 @@ struct HostRate {
          copy_s = 0;  // for work: the call that gives it to the card
   double wait_s = 0, graph_s = 0;
 };
+double seconds_of(const HostWork&, const HostRate&);
+// Of the call that gives the card a kernel or a product; its name is a kernel's, or that of the function that was called.
+double call_of_kernel(std::string_view name, const HostRate&);
+double call_of_product(std::string_view name, const HostRate&);
 
 struct Rates {
   std::string source;

@@ -139,6 +139,14 @@ TEST_F(DryLibrary, TheAllocatorIsToldLateWhatOnlyTheCardsSpeedDecides) {
   EXPECT_EQ(marked(), 3);
 }
 
+// Looks so far, and whether the last one found the collective done. By this host's clock it would look every 100 ms.
+TEST_F(DryLibrary, TheThreadBesideNcclLooksByThePaceOfTheProgram) {
+  EXPECT_EQ(run("watchdog"), (Numbers{0, 0, 1, 1, 1, 1, 2, 0, 3, 1, 4, 0, 1}));
+  EXPECT_EQ(run("watchdog", {"HEADROOM_DRY_EVENTS=late"}), (Numbers{0, 0, 0, 0, 1, 1, 2, 0, 3, 1, 3, 1, 1}));
+}
+
+TEST_F(DryLibrary, TheThreadBesideNcclLooksWhereTheProgramWaitsForIt) { EXPECT_EQ(run("watchdog_is_waited_for"), (Numbers{1, 1})); }
+
 TEST_F(DryLibrary, ACaptureReachesTheStreamsThatWaitForIt) {
   EXPECT_EQ(run("graphs"), (Numbers{1, 1, 0, 0}));
   const auto launches = recorded<dry::Launch>();

@@ -9,12 +9,14 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -150,6 +152,103 @@ void order() {
   call("cudaEventRecord", beside, b);
   print(call("cudaEventQuery", beside) == 0 || call("cudaDeviceSynchronize") == 0);
   print(call("cudaEventQuery", beside));
+}
+
+// PyTorch's thread beside NCCL, as it looks every 100 ms: whether a collective is done, until its group ends and all are.
+struct Beside {
+  std::mutex mutex;
+  std::condition_variable wakes;
+  int looks = 0;
+  bool ends = false, done = false;
+  void* event = nullptr;
+  std::thread thread{[this] {
+    pthread_setname_np(pthread_self(), "pt_nccl_watchdg");
+    for (bool last = false; !last;) {
+      std::unique_lock lock(mutex);
+      using namespace std::chrono;
+      const auto ended = [this] { return ends; };
+      if (looks % 2 == 0)  // the C library has two calls for them
+        wakes.wait_for(lock, 100ms, ended);
+      else
+        wakes.wait_until(lock, system_clock::now() + 100ms, ended);
+      ++looks;
+      done = call("cudaEventQuery", event) == 0;
+      last = ends && done;
+    }
+  }};
+  Beside() { call("cudaEventCreate", &event); }
+  void print_looks() {
+    const std::lock_guard lock(mutex);
+    print(looks);
+    print(done);
+  }
+  void end() {
+    {
+      const std::lock_guard lock(mutex);
+      ends = true;
+    }
+    wakes.notify_one();
+    thread.join();
+  }
+};
+
+// A collective of so many numbers in 32 bits, and an event behind it.
+void collect(void* group, char* p, std::size_t numbers, void* event) {
+  constexpr int in_32_bits = 7, sum = 0;
+  void* const stream = nullptr;
+  call("ncclAllReduce", static_cast<const void*>(p), static_cast<void*>(p), numbers, in_32_bits, sum, group, stream);
+  call("cudaEventRecord", event, stream);
+}
+
+struct Id {
+  char bytes[128];
+};
+void* group_of_one() {
+  Id id{};
+  void* group = nullptr;
+  call("ncclGetUniqueId", &id);
+  call("ncclCommInitRank", &group, 1, id, 0);
+  return group;
+}
+
+void watchdog() {
+  register_kernel();
+  void* const group = group_of_one();
+  char* const p = allocate(mib);
+  Beside beside;
+  collect(group, p, 64, beside.event);
+  const auto go_on = [](int launches) {
+    for (int i = 0; i < launches; ++i) launch(nullptr);
+  };
+  usleep(250'000);
+  go_on(100);  // about 18 ms by the pace: 27 us each, 15 ms for the first
+  beside.print_looks();
+  go_on(4000);  // 108 ms
+  beside.print_looks();
+  go_on(8000);  // no collective since
+  beside.print_looks();
+  collect(group, p, 50'000'000'000, beside.event);  // 0.7 s of the card
+  go_on(4000);
+  beside.print_looks();
+  call("cudaDeviceSynchronize");  // and it is asked again
+  beside.print_looks();
+  collect(group, p, 50'000'000'000, beside.event);
+  go_on(4000);
+  beside.print_looks();
+  beside.end();
+  print(1);
+}
+
+void watchdog_is_waited_for() {  // the program does not go on before it has looked
+  Beside beside;
+  collect(group_of_one(), allocate(mib), 64, beside.event);
+  for (int i = 0; i < 1000; ++i) {
+    usleep(20'000);
+    const std::lock_guard lock(beside.mutex);
+    if (beside.looks > 0) break;
+  }
+  beside.print_looks();
+  beside.end();
 }
 
 void graphs() {
@@ -324,9 +423,6 @@ void threads() {
 }
 
 // Two ranks that exchange small values: each is a process, as under a launcher.
-struct Id {
-  char bytes[128];
-};
 int rank_of(int rank, int ranks, Id id) {
   constexpr int int64 = 4, sum = 0;
   constexpr std::size_t list_bytes = 320'000;
@@ -468,6 +564,8 @@ void begins() {  // a library with a runtime inside
 int main(int argc, char** argv) {
   const std::map<std::string, std::function<void()>> words = {
       {"memory", memory},
+      {"watchdog", watchdog},
+      {"watchdog_is_waited_for", watchdog_is_waited_for},
       {"values", values},
       {"streams", streams},
       {"order", order},

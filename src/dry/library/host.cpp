@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "dry/library/next.h"
+#include "dry/library/pace.h"
 #include "dry/library/recorder.h"
 
 namespace {
@@ -92,6 +93,7 @@ namespace headroom::dry {
 void host_worked() {
   if (!(counted.operations | counted.nodes | counted.functions | counted.builtins | counted.bytes)) return;
   Recorder::get().add(counted);
+  pace_counted(counted);
   counted = {};
 }
 

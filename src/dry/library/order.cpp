@@ -39,16 +39,6 @@ void add(Reached& to, const Reached& from) {
   }
 }
 
-enum class When : std::uint8_t { by_the_clock, at_once, late };
-When when() {
-  static const When asked = [] {
-    const char* const told = std::getenv(events_variable);
-    const std::string_view word = told ? told : "";
-    return word == "at once" ? When::at_once : word == "late" ? When::late : When::by_the_clock;
-  }();
-  return asked;
-}
-
 }  // namespace
 
 void order_recorded(const Event& event, const Stream& stream) {
@@ -100,14 +90,26 @@ bool order_proves(const Event& event) {
   return known != o.host.end() && known->second >= reached.at(stream);
 }
 
+When when_asked() {
+  static const When asked = [] {
+    const char* const told = std::getenv(events_variable);
+    const std::string_view word = told ? told : "";
+    return word == "at once" ? When::at_once : word == "late" ? When::late : When::by_the_clock;
+  }();
+  return asked;
+}
+
+void say_speed_decides() {
+  static std::atomic<bool> said = false;
+  if (said.exchange(true)) return;
+  Recorder& record = Recorder::get();
+  record.add(Mark{record.name("events"), 0, 1});
+}
+
 bool done_for_allocator(const Event& event, bool by_the_clock) {
   if (order_proves(event)) return true;
-  static std::atomic<bool> said = false;
-  if (!said.exchange(true)) {
-    Recorder& record = Recorder::get();
-    record.add(Mark{record.name("events"), 0, 1});
-  }
-  return when() == When::at_once || (when() == When::by_the_clock && by_the_clock);
+  say_speed_decides();
+  return when_asked() == When::at_once || (when_asked() == When::by_the_clock && by_the_clock);
 }
 
 }  // namespace headroom::dry

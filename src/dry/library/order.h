@@ -16,4 +16,8 @@ bool order_proves(const Event&);  // that it is done; an event that was never re
 // Whether the allocator, which asks, is told that it is done. Says once in the record that the card's speed decides it.
 bool done_for_allocator(const Event&, bool by_the_clock);
 
+enum class When : std::uint8_t { by_the_clock, at_once, late };
+When when_asked();         // by the settings
+void say_speed_decides();  // once in the record
+
 }  // namespace headroom::dry

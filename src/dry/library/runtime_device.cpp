@@ -129,7 +129,7 @@ int cudaDeviceGetLimit(std::size_t* out, int) {
 int cudaDeviceSetCacheConfig(int) { return ok; }
 int cudaDeviceSynchronize() {
   settle();
-  host_waits(WaitsFor::device, std::uint32_t(device()), device_done_ns(device()));
+  host_waits_for_device(device());
   order_host_waits_for_device(device());
   return ok;
 }

@@ -10,9 +10,11 @@
 #include "dry/library/host.h"
 #include "dry/library/last_error.h"
 #include "dry/library/order.h"
+#include "dry/library/pace.h"
 #include "dry/library/public.h"
 #include "dry/library/python.h"
 #include "dry/library/recorder.h"
+#include "dry/library/watchdog.h"
 #include "dry/library/work.h"
 #include "dry/library/world.h"
 
@@ -73,7 +75,7 @@ int cudaStreamGetId(StreamHandle s, unsigned long long* out) {
 int cudaStreamQuery(StreamHandle s) { return done(stream_of(s).done_ns) ? ok : not_ready; }
 int cudaStreamSynchronize(StreamHandle s) {
   settle();
-  host_waits(WaitsFor::stream, stream_of(s).number, stream_of(s).done_ns);
+  host_waits(stream_of(s));
   order_host_waits(stream_of(s));
   return ok;
 }
@@ -106,6 +108,7 @@ int cudaEventRecord(void* e, StreamHandle s) {
   Event& event = *static_cast<Event*>(e);
   const Stream& stream = stream_of(s);
   event.at_ns = stream.done_ns.load();
+  event.paced_ns = stream.paced_ns.load();
   event.capture = stream.capture.load();
   order_recorded(event, stream);
   event_entry(EventDone::record, stream, event);
@@ -114,13 +117,14 @@ int cudaEventRecord(void* e, StreamHandle s) {
 int cudaEventRecordWithFlags(void* e, StreamHandle s, unsigned) { return cudaEventRecord(e, s); }
 int cudaEventQuery(void* e) {
   const Event& event = *static_cast<Event*>(e);
+  if (is_watchdog()) return done_for_watchdog(event) ? ok : not_ready;
   const bool by_the_clock = done(event.at_ns);
   if (!is_allocators(__builtin_return_address(0))) return by_the_clock ? ok : not_ready;
   return done_for_allocator(event, by_the_clock) ? ok : not_ready;
 }
 int cudaEventSynchronize(void* e) {
   settle();
-  host_waits(WaitsFor::event, static_cast<Event*>(e)->number, static_cast<Event*>(e)->at_ns);
+  host_waits(*static_cast<Event*>(e));
   order_host_waits(*static_cast<Event*>(e));
   return ok;
 }
@@ -134,6 +138,7 @@ int cudaStreamWaitEvent(StreamHandle s, void* e, unsigned) {
   const Event& event = *static_cast<Event*>(e);
   Stream& stream = stream_of(s);
   stream.done_ns = std::max<std::uint64_t>(stream.done_ns, event.at_ns);
+  stream.paced_ns = std::max<std::uint64_t>(stream.paced_ns, event.paced_ns);
   order_stream_waits(stream, event);
   event_entry(EventDone::stream_waits, stream, event);
   Captures& c = captures();
@@ -219,6 +224,7 @@ int cudaGraphInstantiate(void** out, void* graph, unsigned long long flags) { re
 int cudaGraphLaunch(void* executable, StreamHandle s) {
   settle();
   host_worked();
+  pace_called(&HostRate::graph_s);
   graph_entry(GraphDone::launch, stream_of(s), static_cast<GraphOf*>(executable)->number);
   return ok;
 }

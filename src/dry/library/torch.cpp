@@ -10,9 +10,11 @@
 
 #include "dry/library/memory.h"
 #include "dry/library/next.h"
+#include "dry/library/pace.h"
 #include "dry/library/python.h"
 #include "dry/library/recorder.h"
 #include "dry/library/values.h"
+#include "dry/library/watchdog.h"
 #include "dry/library/work.h"
 #include "dry/library/world.h"
 
@@ -30,10 +32,13 @@ Device torch_devices[256];
 void heard(void* p, std::int64_t bytes, std::size_t allocated, std::size_t reserved, std::uint16_t where) {
   if ((where & 0xff) != kind_cuda) return;
   if (bytes < 0) forget(p, std::size_t(-bytes));
-  if (bytes > 0)
+  if (bytes > 0) {
+    pace_block();
     block_taken(p, std::size_t(bytes));
-  else
+  } else {
+    watchdog_gives();
     block_given(p);
+  }
   Device& d = torch_devices[where >> 8];
   d.allocated = allocated;
   d.reserved = reserved;

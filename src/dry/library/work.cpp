@@ -1,18 +1,20 @@
 #include "dry/library/work.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 #include <mutex>
+#include <set>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "dry/library/host.h"
 #include "dry/library/memory.h"
+#include "dry/library/pace.h"
 #include "dry/library/python.h"
 #include "dry/library/recorder.h"
 #include "dry/library/values.h"
+#include "dry/library/watchdog.h"
 #include "dry/library/world.h"
 
 namespace headroom::dry {
@@ -37,7 +39,6 @@ Streams& streams() {
 }
 
 std::atomic<std::uint64_t> skipped_ns = 0;  // waits of the host that took no time here
-std::atomic<bool> collected = false;        // a collective since the host last waited
 std::atomic<std::uint64_t> given = 0;
 thread_local std::uint32_t launched_into = 0;
 
@@ -48,14 +49,19 @@ void occupy(Stream& stream, double seconds) {
   launched_into = stream.number;
   ++given;
   if (stream.capture) return;
-  const std::uint64_t start = std::max<std::uint64_t>(stream.done_ns, host_ns());
-  stream.done_ns = start + std::uint64_t((seconds + card().launch_s) * 1e9);
+  const auto takes = std::uint64_t((seconds + card().launch_s) * 1e9);
+  stream.done_ns = std::max<std::uint64_t>(stream.done_ns, host_ns()) + takes;
+  stream.paced_ns = std::max<std::uint64_t>(stream.paced_ns, paced_ns()) + takes;
 }
 
-// PyTorch's thread beside NCCL looks every 100 ms for collectives that are done, and only then lets go of some of their tensors. A dry step is
-// over before it has looked, so the first wait for the card after a collective takes a little longer than that.
-void wait_beside_nccl() {
-  if (collected.exchange(false)) usleep(120'000);
+void host_waits(WaitsFor what, std::uint32_t number, std::uint64_t until_ns, std::uint64_t until_paced_ns) {
+  const std::uint64_t now = host_ns();
+  if (until_ns > now) skipped_ns += until_ns - now;
+  host_worked();
+  pace_waited(until_paced_ns);
+  pace_called(&HostRate::wait_s);
+  Recorder::get().add(Wait{what, index_of(device()), number, 0, until_ns});
+  let_watchdogs_look();
 }
 
 }  // namespace
@@ -89,20 +95,21 @@ Event* make_event() {
   return event;
 }
 
-std::uint64_t device_done_ns(int device) {
-  const std::lock_guard lock(streams().mutex);
-  std::uint64_t done = 0;
-  for (const Stream* s : streams().all)
-    if (s->device == device) done = std::max<std::uint64_t>(done, s->done_ns);
-  return done;
-}
+void host_waits(const Stream& stream) { host_waits(WaitsFor::stream, stream.number, stream.done_ns, stream.paced_ns); }
 
-void host_waits(WaitsFor what, std::uint32_t number, std::uint64_t until_ns) {
-  const std::uint64_t now = host_ns();
-  if (until_ns > now) skipped_ns += until_ns - now;
-  host_worked();
-  Recorder::get().add(Wait{what, index_of(device()), number, 0, until_ns});
-  wait_beside_nccl();
+void host_waits(const Event& event) { host_waits(WaitsFor::event, event.number, event.at_ns, event.paced_ns); }
+
+void host_waits_for_device(int device) {
+  std::uint64_t done = 0, paced = 0;
+  {
+    const std::lock_guard lock(streams().mutex);
+    for (const Stream* s : streams().all) {
+      if (s->device != device) continue;
+      done = std::max<std::uint64_t>(done, s->done_ns);
+      paced = std::max<std::uint64_t>(paced, s->paced_ns);
+    }
+  }
+  host_waits(WaitsFor::device, index_of(device), done, paced);
 }
 
 KernelName::KernelName(std::string name)
@@ -128,7 +135,10 @@ void launched(KernelName& name, Dim grid, Dim block, std::size_t shared_bytes, S
   Stream& stream = stream_of(handle);
   stream.asks_all = name.asks_all;
   const double threads = double(grid.x) * grid.y * grid.z * block.x * block.y * block.z;
+  if (!name.used.exchange(true)) pace_first_use();
+  pace_kernel(name.text);
   occupy(stream, std::min(double(reached_bytes), threads * 1024) / card().bytes_per_s);
+  let_watchdogs_look();
   Recorder& record = Recorder::get();
   if (!record.on()) return;
   record.add(Launch{.device = index_of(stream.device),
@@ -158,13 +168,28 @@ void tell_workspace(const void* p, const WorkspaceRange& on_card) {
   mark_workspace(p, "workspace on a card", std::to_string(on_card.least) + " " + std::to_string(on_card.most));
 }
 
+namespace {
+
+// Libraries have a kernel for each combination of types and transpositions, and more for shapes, which are not counted.
+bool first_of_its_kind(std::string_view name, const ProductShape& s) {
+  static std::mutex mutex;
+  static auto& seen = *new std::set<std::tuple<std::string, int, int, bool, bool>>;
+  const std::lock_guard lock(mutex);
+  return seen.emplace(name, s.type_a, s.compute, s.left_transposed, s.right_transposed).second;
+}
+
+}  // namespace
+
 void multiplied(const char* name, StreamHandle handle, const ProductShape& s) {
   settle();
   host_worked();
   Stream& stream = stream_of(handle);
   const double flops = 2.0 * double(s.m) * double(s.n) * double(s.k) * double(s.batch);
   const bool single = s.type_a == 0 || s.type_a == 1;  // CUDA_R_32F, CUDA_R_64F
+  if (first_of_its_kind(name, s)) pace_first_use();
+  pace_product(name);
   occupy(stream, flops / (single ? card().single_flops : card().half_flops));
+  let_watchdogs_look();
   Recorder& record = Recorder::get();
   record.add(Product{.device = index_of(stream.device),
                      .stream = stream.number,
@@ -187,7 +212,9 @@ void attended(const char* name, StreamHandle handle, const AttentionShape& s, st
   host_worked();
   Stream& stream = stream_of(handle);
   const double flops = (s.backward ? 10.0 : 4.0) * double(s.batch * s.heads * s.len_q) * double(s.len_k * s.head_dim);
+  pace_called(&HostRate::attention_s);
   occupy(stream, flops / card().half_flops);
+  let_watchdogs_look();
   Recorder& record = Recorder::get();
   record.add(Attention{.device = index_of(stream.device),
                        .stream = stream.number,
@@ -213,7 +240,9 @@ void copied(Way way, std::uint64_t bytes, StreamHandle handle) {
   const bool over_link = way == Way::to_device || way == Way::to_host || way == Way::between_devices;
   constexpr double host_bytes_per_s = 5e10;
   const double rate = way == Way::between_devices ? card().link_bytes_per_s : over_link ? host_bytes_per_s : card().bytes_per_s / 2;
+  if (way != Way::on_host) pace_called(&HostRate::copy_s);
   occupy(stream, double(bytes) / rate);
+  let_watchdogs_look();
   if (way == Way::to_host || way == Way::on_host) --given;  // it changes nothing on the card
   Recorder::get().add(Copy{index_of(stream.device), stream.number, way, stream.capture, bytes});
 }
@@ -242,9 +271,10 @@ void copy(void* to, const void* from, std::size_t bytes, StreamHandle handle) {
 void exchanged(const char* name, StreamHandle handle, const Exchange& e) {
   settle();
   host_worked();
-  collected = true;
   Stream& stream = stream_of(handle);
+  pace_kernel(name);
   occupy(stream, double(e.bytes) / card().link_bytes_per_s);
+  collective_given();
   Recorder& record = Recorder::get();
   record.add(Collective{.device = index_of(stream.device),
                         .stream = stream.number,

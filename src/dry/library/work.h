@@ -19,9 +19,9 @@ namespace headroom::dry {
 struct Stream {
   std::uint32_t number = 0;  // 0: the device's own
   int device = 0, priority = 0;
-  std::atomic<std::uint64_t> done_ns = 0;
-  std::atomic<std::uint32_t> capture = 0;  // the graph that is being captured from it; 0: none
-  std::atomic<bool> asks_all = false;      // its last launch was tensor.all()
+  std::atomic<std::uint64_t> done_ns = 0, paced_ns = 0;  // when it is done: by this host's clock, and by the pace (pace.h)
+  std::atomic<std::uint32_t> capture = 0;                // the graph that is being captured from it; 0: none
+  std::atomic<bool> asks_all = false;                    // its last launch was tensor.all()
 };
 Stream& stream_of(StreamHandle);
 Stream* make_stream(int priority);
@@ -30,7 +30,7 @@ std::uint32_t last_stream();  // the stream that the calling thread launched int
 
 struct Event {
   std::uint32_t number = 0;
-  std::atomic<std::uint64_t> at_ns = 0;
+  std::atomic<std::uint64_t> at_ns = 0, paced_ns = 0;
   std::atomic<std::uint32_t> capture = 0;
 };
 Event* make_event();
@@ -38,8 +38,9 @@ Event* make_event();
 std::uint64_t work_given();  // how much the card was given so far that may change its memory
 
 std::uint64_t host_ns();  // the host's clock
-void host_waits(WaitsFor, std::uint32_t number, std::uint64_t until_ns);
-std::uint64_t device_done_ns(int device);  // when all of its streams are done
+void host_waits(const Stream&);
+void host_waits(const Event&);
+void host_waits_for_device(int device);
 
 // A kernel's name, with its number in the record, and whether it is tensor.all()'s.
 struct KernelName {
@@ -51,6 +52,7 @@ struct KernelName {
   Lists lists;
   Written written;
   std::atomic<std::uint64_t> number = 0;
+  std::atomic<bool> used = false;
 };
 std::uint32_t number_of(KernelName&);
 void launched(KernelName&, Dim grid, Dim block, std::size_t shared_bytes, StreamHandle, std::uint64_t reached_bytes);

@@ -198,7 +198,7 @@ void add_routing(Told& t, const DryRunAsked& as_it_ran, const ProcessStory& one,
 }
 
 // PyTorch's allocator gives memory back that a second stream used once that stream is done with it. By the clock it was done sooner or later; of a
-// faster card at once, and of any card when the program has waited for it.
+// faster card at once, and of any card when the program has waited for it. So with what PyTorch holds for collectives until it has looked.
 void add_late(Told& t, const DryRunAsked& as_it_ran, const Host& host) {
   constexpr std::array others{"at once", "late"};
   t.late = true;
