@@ -33,6 +33,24 @@ class Guesses(Dry):
         counts = eval(self.dry(program, HEADROOM_DRY_ROUTING=shares)[0][0])
         self.assertEqual((sum(counts), counts[0] == max(counts)), (128, True))
 
+    def test_how_many_proposed_words_are_right_is_not_known(self):
+        """Both models choose the word in the middle of a row, by a rule; that does not make them agree."""
+        program = """
+            import torch
+            words = torch.randint(100, (1, 8), device="cuda")
+            for _ in range(4):
+                words = torch.cat([words, torch.randn(1, 100, device="cuda").argmax(-1, keepdim=True)], 1)
+            chosen = torch.randn(1, 5, 100, device="cuda").argmax(-1)
+            right = (chosen[:, :4] == words[:, -4:]).long().cumprod(1).sum()
+            wrong = (~(words[:, -4:] != chosen[:, :4])).cumsum(1)
+            print(int(right), wrong.tolist()[0], (chosen == chosen).tolist()[0][1])
+        """
+        lines, marks = self.dry(program)
+        self.assertEqual(lines, ["1 [1, 1, 2, 2] True"])
+        self.assertEqual([(m[1].rsplit("/", 1)[1], m[2]) for m in marks if m[0] == "routed"], [("program.py:9", 1)])
+        self.assertEqual(self.dry(program, HEADROOM_DRY_ROUTING="balanced")[0][0][:14], "0 [0, 0, 0, 0]")
+        self.assertEqual(self.dry(program, HEADROOM_DRY_ROUTING="worst")[0][0][:14], "4 [1, 2, 3, 4]")
+
     def test_what_checkpointing_runs_again_goes_to_the_same_experts(self):
         """Else the shapes differ from those of the forward pass, and PyTorch ends the program."""
         lines, _ = self.dry("""

@@ -9,6 +9,7 @@ from .frames import loop_frame, own_frame
 from .operations import DRAWN, MOST, NUMBERS
 from .rules import Rules
 
+WORDS = 64  # as many guessed numbers at most may be those that a model proposes and another chooses
 COUNTS = 16  # of one line in one turn of its loop's function
 
 inside = threading.local()  # now: this observer computes; told: the line that reads was said; waiting: a call with a number for a tensor
@@ -118,6 +119,21 @@ class Again:
             dim = args[1] if len(args) > 1 else kwargs.get("dim", -1)
             return [None, self.rules.middle(shapes[1], x.shape[dim] if x.dim() else 1)]
         return None
+
+    def agreement(self, bare, args):
+        """Where guessed whole numbers are the same: a few words that one model proposes and another would choose. Both are the middle one by a rule, so
+        all would be the same, and it is a mask that nobody knows. Longer rows (which group each of many points is in) are compared as they are: a loop
+        may end once all agree."""
+        if bare not in ("eq", "ne") or len(args) < 2 or not all(isinstance(x, self.torch.Tensor) and self.on_card(x) for x in args[:2]):
+            return None
+        a, b = args[:2]
+        if a.shape != b.shape or not 1 < a.numel() <= WORDS or any(x.dtype.is_floating_point or x.dtype is self.torch.bool for x in (a, b)):
+            return None
+        if a.data_ptr() == b.data_ptr() or any(self.twin(x)[1] != 2 for x in (a, b)):
+            return None
+        self.rules.agreed = True
+        same = self.rules.mask(a.shape)
+        return [same if bare == "eq" else ~same]
 
     def waits_for_a_count(self):
         """Whether a loop that a count may end (`while mask.sum() > 0`) has counted often: it gets no number any more, which reads as 0."""

@@ -52,7 +52,9 @@ class Kernels:
                 return
             if len(results) == 1 and results[0].numel() > LATER and bare not in NOW and self.defer(op, bare, args, kwargs, results[0]):
                 return
-            made, state, _ = self.again(op, bare, args, kwargs)
+            made, state = self.agreement(bare, args), 2
+            if made is None:
+                made, state, _ = self.again(op, bare, args, kwargs)
             if state:
                 made = [t for t in (made if isinstance(made, (tuple, list)) else [made]) if isinstance(t, tensor)]
             else:

@@ -41,7 +41,7 @@ class Reads:
             if state != 1:
                 number = self.count(t)
             if state == 2 and not t.dtype.is_floating_point and t.dtype is not self.torch.bool:
-                self.say_routed()
+                self.say_routed(of_a_mask=self.rules.agreed and not self.rules.routed)
         if not t.dtype.is_floating_point and not t.dtype.is_complex:
             return b""
         key = t.dtype, number

@@ -17,6 +17,7 @@ class Rules:
         self.random = torch.Generator(device="cpu").manual_seed(7)
         self.drawn = {}  # by the module that asked: its last choice
         self.routed = False  # a choice was made that another routing makes in another way
+        self.agreed = False  # so was whether two guesses are the same
 
     def chosen(self, shape, dim, among):
         """Indices of a top-k of `among` unknown numbers along `dim`."""
