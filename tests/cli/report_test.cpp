@@ -33,6 +33,10 @@ TEST_F(Program, AFileFromElsewhereNeedsSomethingMeasured) {
   EXPECT_EQ(Json::parse(run("report --format json" + marked).out)["marked.csv"]["rows"][0]["phase"], "forward");
   EXPECT_EQ(run("report" + times).code, 0);
   EXPECT_EQ(run("compare" + times + times).code, 0);
+  const std::string account = (folder_ / "account.json").string();
+  ASSERT_EQ(run("memory attention --len 64 --device a100 --out " + account).code, 0);
+  const std::string page = run("report " + account).out;
+  EXPECT_EQ(page.find("  memory_bytes"), page.rfind("  memory_bytes")) << "the machine's memory is said once\n" << page;
   ASSERT_EQ(run("step --device cpu --layers 1 --width 32 --heads 2 --vocab 64 --batch 1 --len 16 --warmup 0 --steps 1 --db " + db_).code,
             0);
   for (const char* command : {"results", "kernels --device cpu", "precision autocast", "precision accumulate", "precision norm"})

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <ctime>
+#include <map>
 
 #include "base/error.h"
 #include "report/render.h"
@@ -87,6 +88,17 @@ TEST(Comparison, TwoForecastsDifferByTheirTimesAndShowTheirIntervals) {
   const auto against = [&](const RowObject& row) { return said(compare_runs({"A", {forecast(10)}}, {"B", {row}}, 0.02))["rows"][0]; };
   EXPECT_EQ(against(measured)["verdict"], "unclear") << "in the interval";
   EXPECT_EQ(against(slow)["verdict"], "slower") << "above it";
+}
+
+// Bounds are numbers of a formula: without an interval, and yet known.
+TEST(Comparison, BoundsOfForecastsHaveVerdicts) {
+  const auto serving = [](double decode_ms) {
+    return RowObject{{"model", "8B"}, {"batch", 4}, {"len", 64}, {"prefill_ms_at_least", 300.0}, {"decode_ms_at_least", decode_ms}};
+  };
+  const auto rows = said(compare_runs({"A", {serving(5)}}, {"B", {serving(4)}}, 0.02))["rows"];
+  std::map<std::string, std::string> verdicts;
+  for (const auto& row : rows) verdicts[row["time"]] = row["verdict"];
+  EXPECT_EQ(verdicts, (std::map<std::string, std::string>{{"prefill at least", "same"}, {"decode at least", "faster"}}));
 }
 
 // Steps within a run lie close together, runs apart: of five runs of one command none is faster or slower than another.

@@ -66,7 +66,12 @@ Record differences(const ReportRun& a, const ReportRun& b) {
 
 // What the program knows of a machine by its name, if none was measured.
 void add_known(const Device& d, Record& into) {
-  into.add("memory_bytes", std::int64_t(d.memory_bytes), Unit::bytes).add("units", std::int64_t(d.units));
+  const bool has_memory = std::ranges::any_of(into.parts, [](const Part& p) {  // what a file said of it: what a program may have of all
+    const auto* field = std::get_if<Field>(&p.is);
+    return field && field->name == "memory_bytes";
+  });
+  if (!has_memory) into.add("memory_bytes", std::int64_t(d.memory_bytes), Unit::bytes);
+  into.add("units", std::int64_t(d.units));
   const Ceilings& c = d.ceilings;
   const std::pair<const char*, double> rates[] = {
       {"fp32", c.fp32_flops}, {"tf32", c.tf32_flops}, {"bf16", c.bf16_flops}, {"fp16", c.fp16_flops}, {"fp8", c.fp8_flops}};

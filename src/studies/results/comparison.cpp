@@ -202,18 +202,17 @@ class Pair {
     between.add(0, a_, again_a_, field);
     between.add(1, b_, again_b_, field);
     if (between.known()) spread = std::max(spread.value_or(0), between.spread());
-    TimeRow t{.problem = problem_,
-              .time = field == "ms" ? "step" : field.substr(0, field.size() - 3),
-              .a_ms = a,
-              .b_ms = b,
-              .ratio = b / a,
-              .spread = spread};
+    const std::size_t bound = field.find("ms_at_least");                                          // a forecast without an interval
+    const std::string of_what = field.substr(0, bound == field.npos ? field.size() - 2 : bound);  // "decode_" of decode_ms_at_least
+    std::string name = of_what.empty() ? "step" : of_what.substr(0, of_what.size() - 1);
+    if (bound != field.npos) name += " at least";
+    TimeRow t{.problem = problem_, .time = std::move(name), .a_ms = a, .b_ms = b, .ratio = b / a, .spread = spread};
     if (between.known()) t.runs = fmt::format("{} and {} runs", between.runs[0], between.runs[1]);
     t.verdict = spread ? verdict_of({t.ratio * (1 - *spread), t.ratio * (1 + *spread)}, tolerance_) : Verdict::unclear;
     const auto forecast_a = interval_of(a_, field), forecast_b = interval_of(b_, field);
     if (forecast_a) t.a_interval = forecast_a->words();
     if (forecast_b) t.b_interval = forecast_b->words();
-    if (forecast_a && forecast_b) {  // the same program has the same forecast each time
+    if ((forecast_a && forecast_b) || bound != field.npos) {  // the same program has the same forecast each time
       t.runs = TimeRow::forecasts;
       t.spread.reset();
       t.verdict = verdict_of({t.ratio, t.ratio}, tolerance_);
