@@ -59,6 +59,17 @@ TEST_F(Program, AStepGoesOnWhereItWasCutShortAndJsonSaysItsVersion) {
   refused("report " + (folder_ / "later.json").string(), 2, "has schema version 99, this program knows 1");
 }
 
+TEST_F(Program, OneStepHasNoSpread) {
+  const std::string tiny = " --device cpu --warmup 0 --batch 1 --len 16 --format json --db " + db_;
+  for (const int steps : {1, 2}) {
+    const std::string asked = fmt::format(" --steps {}", steps);
+    const Json step = Json::parse(run("step --layers 1 --width 32 --heads 2 --vocab 64" + tiny + asked).out)["rows"][0];
+    EXPECT_EQ(step["ms_std"].is_null(), steps == 1) << step;
+    const Json attention = Json::parse(run("attention --variant flash" + tiny + asked).out)["rows"][0];
+    EXPECT_EQ(attention["fwd_ms_std"].is_null(), steps == 1) << attention;
+  }
+}
+
 TEST_F(Program, AWordThatNamesNothingIsRefusedByEveryOption) {
   refused("step --gradients hal", 2, "--gradients: there is no 'hal'; choose from whole, half, none; did you mean 'half'?");
   refused("train --text x --update sometimes", 2, "--update: there is no 'sometimes'; choose from after, during");

@@ -1,6 +1,7 @@
 // Measures a callable: warm up, repeat, stop by rule. Knows neither ops nor machines; a Timer says how long a call took.
 #pragma once
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -20,6 +21,7 @@ struct Stats {
   double mean = 0, std = 0, median = 0, min = 0;  // std of the samples (n − 1)
   double drift = 1;                               // median of the last quarter over that of the first: > 1 means it slowed down
   double standard_error() const;                  // the mean's
+  std::optional<double> spread() const { return count > 1 ? std::optional(std) : std::nullopt; }  // std; one sample has none
 };
 Stats stats_of(std::span<const double> samples);
 

@@ -146,7 +146,7 @@ class Sweep {
                      std::optional<double>& tflops) {
     if (s.count == 0) return;
     ms = s.mean;
-    std = s.std;
+    std = s.spread();
     tflops = s.mean > 0 ? flops / s.mean / 1e9 : 0;
   }
 

@@ -224,7 +224,7 @@ void CommStudy::run(dist::Group& group, const Device& device) {
       if (stopped_) return;
       const bench::Stats ms = bench::stats_of(slowest_of_all(group, mine));
       row.time_ms = ms.mean;
-      row.time_ms_std = ms.std;
+      row.time_ms_std = ms.spread();
       row.median_ms = ms.median;
       row.min_ms = ms.min;
       row.steps = ms.count;

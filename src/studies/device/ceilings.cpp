@@ -107,7 +107,7 @@ MeasuredCeilings measure_ceilings(const Device& device, const bench::Protocol& p
     r.steps = r.ms.count;
     if (r.ms.count > 0) {
       r.time_ms = r.ms.mean;
-      r.time_ms_std = r.ms.std;
+      r.time_ms_std = r.ms.spread();
     }
   }
   m.ceilings = best_of(m.rows);

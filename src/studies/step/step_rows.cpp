@@ -164,7 +164,7 @@ void StepRows::measure(const StepCase& c, StepRow& row) {
 
 void StepRows::add_times(const engine::Forecast& f, const bench::Measurement& m, StepRow& row) {
   const double tokens = double(row.batch) * double(row.len) * double(row.ranks.batches()), rate = f.model_flops / (m.ms.mean * 1e9);
-  row.ms = m.ms.mean, row.ms_std = m.ms.std;
+  row.ms = m.ms.mean, row.ms_std = m.ms.spread();
   row.tokens_per_s = 1e3 * tokens / m.ms.mean;
   row.model_tflops = rate;
   // A ceiling that a step exceeds was measured while something else ran here, other ranks say: it is measured again, and if it is still none, there
