@@ -213,9 +213,8 @@ Record uncertain_of(const Told& t, bool for_people) {
   if (t.late)
     note(
         "Memory of one stream that another used, or that PyTorch holds for a collective, comes back once the card is done with it and "
-        "PyTorch "
-        "has looked, sooner or later by the speed of card and host. The program was run three times: as this card's clock has it, at once, "
-        "and late; the need is the interval of all three.");
+        "PyTorch has looked, sooner or later by the speed of card and host. The program was run three times: as this card's clock has it, "
+        "at once, and late; the need is the interval of all three.");
   if (most.pool_slack_bytes > 0)
     note(fmt::format("What a pool of cudaMallocAsync keeps is not published. It needs what is live, {} less than is counted here, or more.",
                      words(most.pool_slack_bytes)));
