@@ -135,16 +135,17 @@ template <>
 struct DrawsIf<false> {
   __device__ __forceinline__ explicit DrawsIf(const Dropout&) {}
 };
-// How far a lane's columns are from the spot of one of its rows (alibi.h). `first`: the lane's first column, from which the others are counted.
-struct Apart {
-  float of_first;
-  __device__ __forceinline__ Apart(const Alibi::Spot& row, int first) : of_first(float(row.place - first)) {}
-  __device__ __forceinline__ float from(int column) const { return fabsf(of_first - float(column)); }
+// How much scores of one row fall by (alibi.h), `factor` times. `first`: the lane's first column, from which the others are counted. Made anew for each
+// tile: kept, it would take registers of kernels that draw dropout alone.
+struct Fall {
+  float slope, of_first;
+  template <bool rows_are_keys>
+  __device__ __forceinline__ static Fall of(const Alibi& a, int batch, int head, int row, int first, float factor) {
+    const Alibi::Spot spot = rows_are_keys ? a.of_key(batch, row) : a.of_row(batch, row);
+    return {a.slope(spot, head) * factor, float(spot.place - first)};
+  }
+  __device__ __forceinline__ float at(int column) const { return slope * fabsf(of_first - float(column)); }
 };
-template <bool rows_are_keys>
-__device__ __forceinline__ Alibi::Spot spot_of(const Alibi& a, int batch, int row) {
-  return rows_are_keys ? a.of_key(batch, row) : a.of_row(batch, row);
-}
 template <bool more, int high, int columns>
 __device__ __forceinline__ void report_nan(const float (&sums)[high][columns], int* not_numbers) {
   if (more && not_numbers)

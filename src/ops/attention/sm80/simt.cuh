@@ -39,10 +39,6 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_simt(const __
   const float scale = capped ? a.scale / a.cap : a.scale * log2e;
 
   float s[S::wide][S::high];
-  [[maybe_unused]] Alibi::Spot spot[S::high];
-  if constexpr (S::by_place)
-#pragma unroll
-    for (int i = 0; i < S::high; ++i) spot[i] = spot_of<false>(a.alibi, at.batch, walk.row0 + mine + S::row(i));
   const auto fetch_q = [&] { fetch_turned<S>(q, rows_at<float>(a.q, at.batch, at.head, walk.row0), a.q.row, walk.valid, a.head_dim); };
   const DrawsIf<S::by_place> draws(a.dropout);
   const auto scores = [&](int tile) {
@@ -58,10 +54,12 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_simt(const __
 #pragma unroll
         for (int j = 0; j < S::wide; ++j) s[j][i] = a.cap * log2e * tanh_of(s[j][i]);
       if constexpr (S::by_place) {
-        const Apart apart(spot[i], walk.first_column(tile) + lane.x);
-        const float slope = a.alibi.slope(spot[i], at.head) * log2e;
+        if (a.alibi.slopes) {
+          const Fall fall =
+              Fall::of<false>(a.alibi, at.batch, at.head, walk.row0 + mine + S::row(i), walk.first_column(tile) + lane.x, log2e);
 #pragma unroll
-        for (int j = 0; j < S::wide; ++j) s[j][i] = fmaf(-slope, apart.from(8 * j), s[j][i]);
+          for (int j = 0; j < S::wide; ++j) s[j][i] -= fall.at(8 * j);
+        }
       }
       if (!plain) {
         const Limits seen = walk.seen_by(mine + S::row(i), tile);
@@ -159,13 +157,10 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_simt(const __
     if constexpr (first) one(a2, of_keys ? a.v : a.d_o, a.dim_v);
   };
   const bool capped = more && a.cap != 0;
+  const bool falls = S::by_place && a.alibi.slopes;
   const float scale = capped ? a.scale / a.cap : a.scale * log2e, cap = a.cap * log2e;
 
   const DrawsIf<S::by_place> draws(a.dropout);
-  [[maybe_unused]] Alibi::Spot spot[S::high];
-  if constexpr (S::by_place)
-#pragma unroll
-    for (int i = 0; i < S::high; ++i) spot[i] = spot_of<of_keys>(a.alibi, at.batch, walk.row0 + mine + S::row(i));
   const auto gradients = [&](int step) {
     const int tile = walk.tile_of(step);
     float s[S::wide][S::high];
@@ -173,12 +168,18 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_simt(const __
     const bool plain = walk.plain(tile) && (!all || walk.valid == S::rows);
 #pragma unroll
     for (int i = 0; i < S::high; ++i) {
-      [[maybe_unused]] const float slope = S::by_place ? a.alibi.slope(spot[i], walk.query_head_of(step)) * log2e : 0;
+      const auto power = [&](int j) {
+        const float its_lse = of_keys ? statistics_at<float, S::dim>(b1, lane.x + 8 * j).x : lse[i];
+        return capped ? fmaf(cap, tanh_of(s[j][i] * scale), -its_lse) : fmaf(s[j][i], scale, -its_lse);
+      };
+      if (falls) {
+        const Fall fall = Fall::of<of_keys>(a.alibi, at.batch, walk.query_head_of(step), walk.row0 + mine + S::row(i),
+                                            walk.first_column(tile) + lane.x, log2e);
 #pragma unroll
-      for (int j = 0; j < S::wide; ++j) {
-        float its_lse = of_keys ? statistics_at<float, S::dim>(b1, lane.x + 8 * j).x : lse[i];
-        if constexpr (S::by_place) its_lse = fmaf(slope, Apart(spot[i], walk.first_column(tile) + lane.x).from(8 * j), its_lse);
-        s[j][i] = probability(capped ? fmaf(cap, tanh_of(s[j][i] * scale), -its_lse) : fmaf(s[j][i], scale, -its_lse));
+        for (int j = 0; j < S::wide; ++j) s[j][i] = probability(power(j) - fall.at(8 * j));
+      } else {
+#pragma unroll
+        for (int j = 0; j < S::wide; ++j) s[j][i] = probability(power(j));
       }
       if (!plain) {
         Limits seen = walk.seen_by(mine + S::row(i), tile);

@@ -28,16 +28,6 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_sm80(const __
   const bool capped = more && a.cap != 0;
   const float scale = capped ? log2e : a.scale * log2e;
   float s[S::high][S::scores];
-  [[maybe_unused]] Alibi::Spot spot[S::high][2];
-  [[maybe_unused]] float slope[S::high][2];  // of s
-  if constexpr (S::by_place)
-#pragma unroll
-    for (int m = 0; m < S::high; ++m)
-#pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        spot[m][r] = spot_of<false>(a.alibi, at.batch, walk.row0 + warp_row + 16 * m + lane / 4 + 8 * r);
-        slope[m][r] = a.alibi.slope(spot[m][r], at.head) / (capped ? 1 : a.scale);
-      }
   const DrawsIf<S::by_place> draws(a.dropout);
   const auto scores = [&](int tile) {
     scores_of<S, true>(s, q + warp_row * S::row_pitch, k);
@@ -47,7 +37,9 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_sm80(const __
 #pragma unroll
         for (int i = 0; i < S::scores; ++i) s[m][i] = a.cap * tanh_of(s[m][i] * (a.scale / a.cap));
       if constexpr (S::by_place) {
-        if (a.alibi.slopes) let_fall(s[m], slope[m], spot[m], walk.first_column(tile) + lane % 4 * 2);
+        if (a.alibi.slopes)
+          let_fall<false>(s[m], a.alibi, at.batch, at.head, walk.row0 + warp_row + 16 * m, walk.first_column(tile),
+                          capped ? 1 : 1 / a.scale, [&](int i) { return s[m][i]; });
       }
       if (!walk.plain(tile)) {
         int first[2], end[2];
@@ -128,15 +120,10 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_sm80(const __
     if constexpr (first) walk.fetch_rows(a2, of_keys ? a.v : a.d_o, a.dim_v);
   };
   const bool capped = more && a.cap != 0;
+  const bool falls = S::by_place && a.alibi.slopes;
   const float scale = capped ? a.scale / a.cap : a.scale * log2e, cap = a.cap * log2e;
 
   const DrawsIf<S::by_place> draws(a.dropout);
-  [[maybe_unused]] Alibi::Spot spot[S::high][2];
-  if constexpr (S::by_place)
-#pragma unroll
-    for (int m = 0; m < S::high; ++m)
-#pragma unroll
-      for (int r = 0; r < 2; ++r) spot[m][r] = spot_of<of_keys>(a.alibi, at.batch, walk.row0 + warp_row + 16 * m + lane / 4 + 8 * r);
   const auto gradients = [&](int step) {
     const int tile = walk.tile_of(step);
     float s[S::high][S::scores];
@@ -145,17 +132,18 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_sm80(const __
     const auto column_of = [&](int i) { return i / 4 * 8 + lane % 4 * 2 + i % 2; };  // of a lane's score i
 #pragma unroll
     for (int m = 0; m < S::high; ++m) {
-      [[maybe_unused]] float slope[2];
-      if constexpr (S::by_place)
+      const auto power = [&](int i) {
+        const float its_lse = of_keys ? statistics_at<T, S::dim>(b1, column_of(i)).x : lse[m][i / 2 % 2];
+        return capped ? fmaf(cap, tanh_of(s[m][i] * scale), -its_lse) : fmaf(s[m][i], scale, -its_lse);
+      };
+      if (falls) {
+        let_fall<of_keys>(s[m], a.alibi, at.batch, walk.query_head_of(step), walk.row0 + warp_row + 16 * m, walk.first_column(tile), log2e,
+                          power);
 #pragma unroll
-        for (int r = 0; r < 2; ++r) slope[r] = a.alibi.slope(spot[m][r], walk.query_head_of(step)) * log2e;
+        for (float& x : s[m]) x = probability(x);
+      } else {
 #pragma unroll
-      for (int i = 0; i < S::scores; ++i) {
-        float its_lse = of_keys ? statistics_at<T, S::dim>(b1, column_of(i)).x : lse[m][i / 2 % 2];
-        if constexpr (S::by_place)
-          its_lse = fmaf(slope[i / 2 % 2],
-                         Apart(spot[m][i / 2 % 2], walk.first_column(tile) + column_of(0)).from(column_of(i) - column_of(0)), its_lse);
-        s[m][i] = probability(capped ? fmaf(cap, tanh_of(s[m][i] * scale), -its_lse) : fmaf(s[m][i], scale, -its_lse));
+        for (int i = 0; i < S::scores; ++i) s[m][i] = probability(power(i));
       }
       if (!plain)
 #pragma unroll

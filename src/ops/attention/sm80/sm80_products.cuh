@@ -230,15 +230,17 @@ __device__ __forceinline__ void store_row(T* to, const float (&o)[S::outputs], i
   }
 }
 
-// Scores of 16 rows fall with their distance (alibi.h). `first`: the lane's first column.
-template <int n>
-__device__ __forceinline__ void let_fall(float (&s)[n], const float (&slope)[2], const Alibi::Spot (&spot)[2], int first) {
+// score(i) less what it falls by, for a lane's scores of 16 rows, of which the first is `row`. `first`: the tile's first column.
+template <bool rows_are_keys, int n, class Score>
+__device__ __forceinline__ void let_fall(float (&s)[n], const Alibi& a, int batch, int head, int row, int first, float factor,
+                                         Score score) {
+  const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    const Apart apart(spot[r], first);
+    const Fall fall = Fall::of<rows_are_keys>(a, batch, head, row + lane / 4 + 8 * r, first + lane % 4 * 2, factor);
 #pragma unroll
     for (int i = 0; i < n; ++i)
-      if (i / 2 % 2 == r) s[i] = fmaf(-slope[r], apart.from(i / 4 * 8 + i % 2), s[i]);
+      if (i / 2 % 2 == r) s[i] = score(i) - fall.at(i / 4 * 8 + i % 2);
   }
 }
 
