@@ -36,28 +36,29 @@ endif()
 # A source in the build folder that instantiates templates; its path is appended to the list called `files`, and what the library offers of it
 # (src/gpu/beside.h) to HEADROOM_OFFERS. LINES are whole instances; FORWARD and
 # BACKWARD (with each of WANTS) and WIDE (with each of WANTS_WIDE) are the shapes of start_forward and start_backward; FORWARD_BY_PLACE,
-# BACKWARD_BY_PLACE (with each of WANTS_BY_PLACE) and WIDE_BY_PLACE those of the same with dropout or ALiBi.
+# BACKWARD_BY_PLACE (with each of WANTS_BY_PLACE) and WIDE_BY_PLACE those of the same with dropout, and with ALiBi.
 # The lists themselves stand beside the kernels: src/ops/attention/sm80/instances.cmake and sm90/instances.cmake.
 function(headroom_instances files name header namespace)
   cmake_parse_arguments(PARSE_ARGV 4 of "" ""
     "LINES;FORWARD;BACKWARD;WANTS;WIDE;WANTS_WIDE;FORWARD_BY_PLACE;BACKWARD_BY_PLACE;WANTS_BY_PLACE;WIDE_BY_PLACE")
   set(lines ${of_LINES})
-  foreach(shapes_and_by_place "FORWARD false" "FORWARD_BY_PLACE true")
+  foreach(shapes_and_by_place "FORWARD nothing" "FORWARD_BY_PLACE dropout" "FORWARD_BY_PLACE alibi")
     separate_arguments(shapes_and_by_place)
     list(GET shapes_and_by_place 0 shapes)
     list(GET shapes_and_by_place 1 by_place)
     foreach(shape ${of_${shapes}})
-      list(APPEND lines "start_forward<${shape}, ${by_place}>(const ForwardArgs&, cudaStream_t)")
+      list(APPEND lines "start_forward<${shape}, ByPlace::${by_place}>(const ForwardArgs&, cudaStream_t)")
     endforeach()
   endforeach()
-  foreach(shapes_and_wants "BACKWARD WANTS false" "WIDE WANTS_WIDE false" "BACKWARD_BY_PLACE WANTS_BY_PLACE true" "WIDE_BY_PLACE WANTS_WIDE true")
+  foreach(shapes_and_wants "BACKWARD WANTS nothing" "WIDE WANTS_WIDE nothing" "BACKWARD_BY_PLACE WANTS_BY_PLACE dropout"
+      "WIDE_BY_PLACE WANTS_WIDE dropout" "BACKWARD_BY_PLACE WANTS_BY_PLACE alibi" "WIDE_BY_PLACE WANTS_WIDE alibi")
     separate_arguments(shapes_and_wants)
     list(GET shapes_and_wants 0 shapes)
     list(GET shapes_and_wants 1 each_of)
     list(GET shapes_and_wants 2 by_place)
     foreach(shape ${of_${shapes}})
       foreach(wants ${of_${each_of}})
-        list(APPEND lines "start_backward<${shape}, ${wants}, ${by_place}>(const BackwardArgs&, cudaStream_t)")
+        list(APPEND lines "start_backward<${shape}, ${wants}, ByPlace::${by_place}>(const BackwardArgs&, cudaStream_t)")
       endforeach()
     endforeach()
   endforeach()

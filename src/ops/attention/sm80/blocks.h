@@ -72,20 +72,21 @@ struct ZeroArgs {
   int head_dim, len;
 };
 
-// A kernel is compiled for the plain question; for one that may ask more (a cap, a sink, documents, pages), whose answers cost registers; and for
-// one that may also ask for what depends on where a score is (dropout, slopes of ALiBi), in fewer shapes.
-enum class Asks { plain, more, by_place };
+// A kernel is compiled for the plain question; for one that may ask more (a cap, a sink, documents, pages), whose answers cost registers; and for what
+// depends on where a score is, in fewer shapes: for dropout, and for slopes of ALiBi, with dropout or without.
+enum class Asks { plain, more, dropout, alibi };
+enum class ByPlace { nothing, dropout, alibi };
 
 namespace simt {
-template <class Tiles, bool by_place>
+template <class Tiles, ByPlace by_place>
 void start_forward(const ForwardArgs&, cudaStream_t);
-template <class Tiles, Wants wants, bool by_place>
+template <class Tiles, Wants wants, ByPlace by_place>
 void start_backward(const BackwardArgs&, cudaStream_t);
 }  // namespace simt
 namespace sm80 {
-template <class Tiles, bool by_place>
+template <class Tiles, ByPlace by_place>
 void start_forward(const ForwardArgs&, cudaStream_t);
-template <class Tiles, Wants wants, bool by_place>
+template <class Tiles, Wants wants, ByPlace by_place>
 void start_backward(const BackwardArgs&, cudaStream_t);
 }  // namespace sm80
 template <class T>

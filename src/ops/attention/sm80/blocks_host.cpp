@@ -70,11 +70,11 @@ struct Simt {
   static constexpr bool in_tiles = false;
   static constexpr int tf32_products = 0;
   static double units_us(const Problem& p, Pass pass, const Device& device) { return simt_us(p, pass, device); }
-  template <class Tiles, bool by_place>
+  template <class Tiles, ByPlace by_place>
   static void forward(const ForwardArgs& a, cudaStream_t s) {
     beside::call<simt::start_forward<Tiles, by_place>>(a, s);
   }
-  template <class Tiles, Wants wants, bool by_place>
+  template <class Tiles, Wants wants, ByPlace by_place>
   static void backward(const BackwardArgs& a, cudaStream_t s) {
     beside::call<simt::start_backward<Tiles, wants, by_place>>(a, s);
   }
@@ -98,11 +98,11 @@ struct Sm80 {
   static constexpr bool in_tiles = true;
   static constexpr int tf32_products = 0;
   static double units_us(const Problem& p, Pass pass, const Device& device) { return sm80_us(p, pass, device); }
-  template <class Tiles, bool by_place>
+  template <class Tiles, ByPlace by_place>
   static void forward(const ForwardArgs& a, cudaStream_t s) {
     beside::call<sm80::start_forward<Tiles, by_place>>(a, s);
   }
-  template <class Tiles, Wants wants, bool by_place>
+  template <class Tiles, Wants wants, ByPlace by_place>
   static void backward(const BackwardArgs& a, cudaStream_t s) {
     beside::call<sm80::start_backward<Tiles, wants, by_place>>(a, s);
   }
@@ -121,11 +121,11 @@ struct Sm80InParts {  // without dropout and ALiBi
   static constexpr bool in_tiles = false;  // of tf32's rates; it has its own
   static constexpr int tf32_products = 3;
   static double units_us(const Problem& p, Pass pass, const Device& device) { return sm80_fp32_us(p, pass, device); }
-  template <class Tiles, bool by_place>
+  template <class Tiles, ByPlace by_place>
   static void forward(const ForwardArgs& a, cudaStream_t s) {
     beside::call<sm80::start_forward<Tiles, by_place>>(a, s);
   }
-  template <class Tiles, Wants wants, bool by_place>
+  template <class Tiles, Wants wants, ByPlace by_place>
   static void backward(const BackwardArgs& a, cudaStream_t s) {
     beside::call<sm80::start_backward<Tiles, wants, by_place>>(a, s);
   }
@@ -168,14 +168,14 @@ void with_forward_tiles(const Problem& p, const Device& device, Body&& body) {
       return with_dim_by_place(p, [&]<int dim>() {
         using Tiles = typename Family::template ForwardByPlace<dim>;
         static_assert(forward_shared_bytes<Tiles>() <= least_shared_bytes);
-        body.template operator()<Tiles, true>();
+        p.alibi ? body.template operator()<Tiles, ByPlace::alibi>() : body.template operator()<Tiles, ByPlace::dropout>();
       });
   with_dim(p, [&]<int dim>() {
     using Tiles = typename Family::template Forward<dim>;
     if constexpr (forward_shared_bytes<Tiles>() > least_shared_bytes)
       if (forward_shared_bytes<Tiles>() > shared_bytes_of(device.sm))
-        return body.template operator()<typename Family::template ForwardTight<dim>, false>();
-    body.template operator()<Tiles, false>();
+        return body.template operator()<typename Family::template ForwardTight<dim>, ByPlace::nothing>();
+    body.template operator()<Tiles, ByPlace::nothing>();
   });
 }
 template <class Family, class Body>
@@ -185,14 +185,14 @@ void with_backward_tiles(const Problem& p, const Device& device, Body&& body) {
       return with_dim_by_place(p, [&]<int dim>() {
         using Tiles = typename Family::template BackwardByPlace<dim>;
         static_assert(backward_shared_bytes<Tiles>() <= least_shared_bytes);
-        body.template operator()<Tiles, true>();
+        p.alibi ? body.template operator()<Tiles, ByPlace::alibi>() : body.template operator()<Tiles, ByPlace::dropout>();
       });
   with_dim(p, [&]<int dim>() {
     using Tiles = typename Family::template Backward<dim>;
     if constexpr (backward_shared_bytes<Tiles>() > least_shared_bytes)
       if (backward_shared_bytes<Tiles>() > shared_bytes_of(device.sm))
-        return body.template operator()<typename Family::template BackwardTight<dim>, false>();
-    body.template operator()<Tiles, false>();
+        return body.template operator()<typename Family::template BackwardTight<dim>, ByPlace::nothing>();
+    body.template operator()<Tiles, ByPlace::nothing>();
   });
 }
 
@@ -234,7 +234,7 @@ void forward_with(const Problem& p, const Forward& t, Context& ctx) {
   if (p.len_k == 0) return no_keys(p, t, ctx);
   const Lists lists = make_lists(p, ctx);
   list_documents_on_gpu(p, t.with, lists, ctx);
-  with_forward_tiles<Family>(p, ctx.device, [&]<class Tiles, bool by_place>() {
+  with_forward_tiles<Family>(p, ctx.device, [&]<class Tiles, ByPlace by_place>() {
     const Deal deal = deal_of(p, p.len_q, Tiles::rows, p.batch * p.heads, false);
     if (ctx.dry()) return;
     Family::template forward<Tiles, by_place>({.q = rows_of(t.q),
@@ -285,10 +285,11 @@ void backward_with(const Problem& p, const Backward& t, Context& ctx) {
   const Tensor lse = ctx.arena.make("attention.lse_log2", DType::f32, {pairs, padded});
   const Tensor delta = ctx.arena.make("attention.delta", DType::f32, {pairs, padded});
   check(pairs * padded / 8 <= INT_MAX, Code::unsupported, "attention: {} rows are too many for one launch", pairs * padded);
-  with_backward_tiles<Family>(p, ctx.device, [&]<class Tiles, bool by_place>() {
+  with_backward_tiles<Family>(p, ctx.device, [&]<class Tiles, ByPlace by_place>() {
     constexpr bool together = Tiles::dim <= 128 || Tiles::across;  // past it both sums do not fit the registers of four warps
     constexpr bool adds_dq =
-        together && sizeof(T) == 4 && !by_place;  // in 16 bits the additions cost more than two products: bench/lab/attention_bwd.md
+        together && sizeof(T) == 4 &&
+        by_place == ByPlace::nothing;  // in 16 bits the additions cost more than two products: bench/lab/attention_bwd.md
     const Deal queries = deal_of(p, p.len_q, Tiles::rows, pairs, false),
                keys = deal_of(p, p.len_k, Tiles::rows, p.batch * p.kv_heads, true);
     if (ctx.dry()) return;

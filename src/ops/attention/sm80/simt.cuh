@@ -39,6 +39,10 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_simt(const __
   const float scale = capped ? a.scale / a.cap : a.scale * log2e;
 
   float s[S::wide][S::high];
+  [[maybe_unused]] Fall falls[S::high];
+  if constexpr (S::falls)
+#pragma unroll
+    for (int i = 0; i < S::high; ++i) falls[i] = Fall::of<false>(a.alibi, at.batch, at.head, walk.row0 + mine + S::row(i), log2e);
   const auto fetch_q = [&] { fetch_turned<S>(q, rows_at<float>(a.q, at.batch, at.head, walk.row0), a.q.row, walk.valid, a.head_dim); };
   const DrawsIf<S::by_place> draws(a.dropout);
   const auto scores = [&](int tile) {
@@ -53,14 +57,9 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_simt(const __
       if (capped)
 #pragma unroll
         for (int j = 0; j < S::wide; ++j) s[j][i] = a.cap * log2e * tanh_of(s[j][i]);
-      if constexpr (S::by_place) {
-        if (a.alibi.slopes) {
-          const Fall fall =
-              Fall::of<false>(a.alibi, at.batch, at.head, walk.row0 + mine + S::row(i), walk.first_column(tile) + lane.x, log2e);
+      if constexpr (S::falls)
 #pragma unroll
-          for (int j = 0; j < S::wide; ++j) s[j][i] -= fall.at(8 * j);
-        }
-      }
+        for (int j = 0; j < S::wide; ++j) s[j][i] -= falls[i].at(walk.first_column(tile) + lane.x, 8 * j);
       if (!plain) {
         const Limits seen = walk.seen_by(mine + S::row(i), tile);
 #pragma unroll
@@ -82,7 +81,7 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_simt(const __
       for (int j = 0; j < S::wide; ++j) sum[i] += s[j][i] = exp2_fast(s[j][i] - reference);
     }
     if constexpr (S::by_place)
-      if (a.dropout.below) {  // of what the sums have seen
+      if (S::drops(a.dropout)) {  // of what the sums have seen
         unsigned dropped[S::high];
         draw_dropped<S, false>(dropped, draws, a.dropout.below, at.batch * a.heads + at.head, walk.row0 + mine, walk.first_column(tile));
 #pragma unroll
@@ -157,7 +156,6 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_simt(const __
     if constexpr (first) one(a2, of_keys ? a.v : a.d_o, a.dim_v);
   };
   const bool capped = more && a.cap != 0;
-  const bool falls = S::by_place && a.alibi.slopes;
   const float scale = capped ? a.scale / a.cap : a.scale * log2e, cap = a.cap * log2e;
 
   const DrawsIf<S::by_place> draws(a.dropout);
@@ -172,11 +170,10 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_simt(const __
         const float its_lse = of_keys ? statistics_at<float, S::dim>(b1, lane.x + 8 * j).x : lse[i];
         return capped ? fmaf(cap, tanh_of(s[j][i] * scale), -its_lse) : fmaf(s[j][i], scale, -its_lse);
       };
-      if (falls) {
-        const Fall fall = Fall::of<of_keys>(a.alibi, at.batch, walk.query_head_of(step), walk.row0 + mine + S::row(i),
-                                            walk.first_column(tile) + lane.x, log2e);
+      if constexpr (S::falls) {
+        const Fall fall = Fall::of<of_keys>(a.alibi, at.batch, walk.query_head_of(step), walk.row0 + mine + S::row(i), log2e);
 #pragma unroll
-        for (int j = 0; j < S::wide; ++j) s[j][i] = probability(power(j) - fall.at(8 * j));
+        for (int j = 0; j < S::wide; ++j) s[j][i] = probability(power(j) - fall.at(walk.first_column(tile) + lane.x, 8 * j));
       } else {
 #pragma unroll
         for (int j = 0; j < S::wide; ++j) s[j][i] = probability(power(j));
@@ -191,7 +188,7 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_simt(const __
     }
     [[maybe_unused]] unsigned dropped[S::high] = {};
     if constexpr (S::by_place)
-      if (a.dropout.below)
+      if (S::drops(a.dropout))
         draw_dropped<S, of_keys>(dropped, draws, a.dropout.below, walk.pair_of(step), walk.row0 + mine, walk.first_column(tile));
     if constexpr (second) {
       if constexpr (S::by_place) {  // dV grows by the factor at the end
@@ -250,21 +247,21 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_simt(const __
   }
 }
 
-template <class Tiles, bool by_place>
+template <class Tiles, ByPlace by_place>
 void start_forward(const ForwardArgs& a, cudaStream_t stream) {
   const auto kernel = [&] {
-    if constexpr (by_place)
-      return attention_fwd_simt<Tiles, Asks::by_place>;
+    if constexpr (by_place != ByPlace::nothing)
+      return attention_fwd_simt<Tiles, asked_by_place<by_place>>;
     else
       return asks_more(a) ? attention_fwd_simt<Tiles, Asks::more> : attention_fwd_simt<Tiles, Asks::plain>;
   }();
   launch(stream, kernel, {dim3(unsigned(a.deal.tiles) * a.deal.pairs), 32 * Tiles::warps, forward_shared_bytes<Tiles>()}, a);
 }
-template <class Tiles, Wants wants, bool by_place>
+template <class Tiles, Wants wants, ByPlace by_place>
 void start_backward(const BackwardArgs& a, cudaStream_t stream) {
   const auto kernel = [&] {
-    if constexpr (by_place)
-      return attention_bwd_simt<Tiles, wants, Asks::by_place>;
+    if constexpr (by_place != ByPlace::nothing)
+      return attention_bwd_simt<Tiles, wants, asked_by_place<by_place>>;
     else
       return asks_more(a) ? attention_bwd_simt<Tiles, wants, Asks::more> : attention_bwd_simt<Tiles, wants, Asks::plain>;
   }();

@@ -28,6 +28,11 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_sm80(const __
   const bool capped = more && a.cap != 0;
   const float scale = capped ? log2e : a.scale * log2e;
   float s[S::high][S::scores];
+  [[maybe_unused]] Fall falls[S::high][2];
+  if constexpr (S::falls)
+#pragma unroll
+    for (int m = 0; m < S::high; ++m)
+      falls_of<false>(falls[m], a.alibi, at.batch, at.head, walk.row0 + warp_row + 16 * m, capped ? 1 : 1 / a.scale);
   const DrawsIf<S::by_place> draws(a.dropout);
   const auto scores = [&](int tile) {
     scores_of<S, true>(s, q + warp_row * S::row_pitch, k);
@@ -36,11 +41,7 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_sm80(const __
       if (capped)
 #pragma unroll
         for (int i = 0; i < S::scores; ++i) s[m][i] = a.cap * tanh_of(s[m][i] * (a.scale / a.cap));
-      if constexpr (S::by_place) {
-        if (a.alibi.slopes)
-          let_fall<false>(s[m], a.alibi, at.batch, at.head, walk.row0 + warp_row + 16 * m, walk.first_column(tile),
-                          capped ? 1 : 1 / a.scale, [&](int i) { return s[m][i]; });
-      }
+      if constexpr (S::falls) let_fall(s[m], falls[m], walk.first_column(tile), [&](int i) { return s[m][i]; });
       if (!walk.plain(tile)) {
         int first[2], end[2];
 #pragma unroll
@@ -57,7 +58,7 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_sm80(const __
       }
     }
     if constexpr (S::by_place)
-      if (a.dropout.below) {  // of what the sums have seen
+      if (S::drops(a.dropout)) {  // of what the sums have seen
         unsigned dropped[S::high];
         draw_dropped<S, false>(dropped, draws, a.dropout.below, at.batch * a.heads + at.head, walk.row0 + warp_row,
                                walk.first_column(tile));
@@ -120,7 +121,6 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_sm80(const __
     if constexpr (first) walk.fetch_rows(a2, of_keys ? a.v : a.d_o, a.dim_v);
   };
   const bool capped = more && a.cap != 0;
-  const bool falls = S::by_place && a.alibi.slopes;
   const float scale = capped ? a.scale / a.cap : a.scale * log2e, cap = a.cap * log2e;
 
   const DrawsIf<S::by_place> draws(a.dropout);
@@ -136,9 +136,10 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_sm80(const __
         const float its_lse = of_keys ? statistics_at<T, S::dim>(b1, column_of(i)).x : lse[m][i / 2 % 2];
         return capped ? fmaf(cap, tanh_of(s[m][i] * scale), -its_lse) : fmaf(s[m][i], scale, -its_lse);
       };
-      if (falls) {
-        let_fall<of_keys>(s[m], a.alibi, at.batch, walk.query_head_of(step), walk.row0 + warp_row + 16 * m, walk.first_column(tile), log2e,
-                          power);
+      if constexpr (S::falls) {  // found anew for each tile: kept, they would not fit in registers
+        Fall falls[2];
+        falls_of<of_keys>(falls, a.alibi, at.batch, walk.query_head_of(step), walk.row0 + warp_row + 16 * m, log2e);
+        let_fall(s[m], falls, walk.first_column(tile), power);
 #pragma unroll
         for (float& x : s[m]) x = probability(x);
       } else {
@@ -158,7 +159,7 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_sm80(const __
     }
     [[maybe_unused]] unsigned dropped[S::high] = {};
     if constexpr (S::by_place)
-      if (a.dropout.below)
+      if (S::drops(a.dropout))
         draw_dropped<S, of_keys>(dropped, draws, a.dropout.below, walk.pair_of(step), walk.row0 + warp_row, walk.first_column(tile));
     if constexpr (second && S::by_place) {  // dV grows by the factor at the end
       float kept[S::high][S::scores];
@@ -217,24 +218,24 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_sm80(const __
     }
 }
 
-template <class Tiles, bool by_place>
+template <class Tiles, ByPlace by_place>
 void start_forward(const ForwardArgs& a, cudaStream_t stream) {
   const auto kernel = [&] {
-    if constexpr (by_place)
-      return attention_fwd_sm80<Tiles, Asks::by_place>;
+    if constexpr (by_place != ByPlace::nothing)
+      return attention_fwd_sm80<Tiles, asked_by_place<by_place>>;
     else
       return asks_more(a) ? attention_fwd_sm80<Tiles, Asks::more> : attention_fwd_sm80<Tiles, Asks::plain>;
   }();
   launch(stream, kernel, {dim3(unsigned(a.deal.tiles) * a.deal.pairs), 32 * Tiles::warps, forward_shared_bytes<Tiles>()}, a);
 }
-template <class Tiles, Wants wants, bool by_place>
+template <class Tiles, Wants wants, ByPlace by_place>
 void start_backward(const BackwardArgs& a, cudaStream_t stream) {
   constexpr int bytes = wants == Wants::all ? fused_shared_bytes<Tiles>() : backward_shared_bytes<Tiles>();
   const auto kernel = [&] {
     if constexpr (Tiles::across)
       return asks_more(a) ? attention_bwd_across<Tiles, wants, Asks::more> : attention_bwd_across<Tiles, wants, Asks::plain>;
-    else if constexpr (by_place)
-      return attention_bwd_sm80<Tiles, wants, Asks::by_place>;
+    else if constexpr (by_place != ByPlace::nothing)
+      return attention_bwd_sm80<Tiles, wants, asked_by_place<by_place>>;
     else
       return asks_more(a) ? attention_bwd_sm80<Tiles, wants, Asks::more> : attention_bwd_sm80<Tiles, wants, Asks::plain>;
   }();

@@ -230,18 +230,17 @@ __device__ __forceinline__ void store_row(T* to, const float (&o)[S::outputs], i
   }
 }
 
-// score(i) less what it falls by, for a lane's scores of 16 rows, of which the first is `row`. `first`: the tile's first column.
-template <bool rows_are_keys, int n, class Score>
-__device__ __forceinline__ void let_fall(float (&s)[n], const Alibi& a, int batch, int head, int row, int first, float factor,
-                                         Score score) {
-  const int lane = threadIdx.x % 32;
+// How a lane's two rows of 16 fall; `row`: the first of the 16.
+template <bool rows_are_keys>
+__device__ __forceinline__ void falls_of(Fall (&falls)[2], const Alibi& a, int batch, int head, int row, float factor) {
 #pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    const Fall fall = Fall::of<rows_are_keys>(a, batch, head, row + lane / 4 + 8 * r, first + lane % 4 * 2, factor);
+  for (int r = 0; r < 2; ++r) falls[r] = Fall::of<rows_are_keys>(a, batch, head, row + threadIdx.x % 32 / 4 + 8 * r, factor);
+}
+// score(i) less what it falls by, for a lane's scores of 16 rows. `column`: the tile's first.
+template <int n, class Score>
+__device__ __forceinline__ void let_fall(float (&s)[n], const Fall (&falls)[2], int column, Score score) {
 #pragma unroll
-    for (int i = 0; i < n; ++i)
-      if (i / 2 % 2 == r) s[i] = score(i) - fall.at(i / 4 * 8 + i % 2);
-  }
+  for (int i = 0; i < n; ++i) s[i] = score(i) - falls[i / 2 % 2].at(column + threadIdx.x % 4 * 2, i / 4 * 8 + i % 2);
 }
 
 // Which of this lane's scores dropout drops: bit i of dropped[m] is score i of the m-th 16 rows. `row`: the warp's first; `column`: the tile's.
