@@ -176,10 +176,12 @@ typedef struct headroom_attention_problem {
   float dropout;         /* the chance that a probability is dropped: at least 0, below 1, in steps of 1/65536 */
   int32_t unused;        /* not read */
   int32_t quantise;      /* a headroom_quantise: what the call makes of Q, K and V before it multiplies them */
+  int32_t unused_too;    /* not read: a caller older than the next field has padding here */
   int32_t alibi;         /* 1: there are slopes */
+  int32_t reserved;      /* 0 */
 } headroom_attention_problem;
 #define HEADROOM_ATTENTION_PROBLEM_INIT \
-  { sizeof(headroom_attention_problem), HEADROOM_F32, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+  { sizeof(headroom_attention_problem), HEADROOM_F32, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Bits of `flags`. HEADROOM_TRUST_POINTERS: the caller knows on which device its pointers are; the driver is not asked. */
 enum { HEADROOM_TRUST_POINTERS = 1 };
@@ -197,7 +199,7 @@ typedef struct headroom_attention_forward_arguments {
   headroom_tensor pages;      /* int32 [batch, len_k / page, rounded up] */
   headroom_tensor random;     /* int32 [4], optional: seed and offset, low halves first, which the device reads when the call runs */
   uint64_t seed, offset;      /* seed and offset of the dropout, if there is no `random` */
-  headroom_tensor alibi;      /* slopes: fp32 [heads], or [batch, heads] */
+  headroom_tensor alibi;      /* slopes: fp32 [heads], [batch, heads], or [batch, documents, heads] */
 } headroom_attention_forward_arguments;
 
 typedef struct headroom_attention_backward_arguments {

@@ -46,7 +46,7 @@ class Problem(c.Structure):
         ("scale_given", c.c_int32), ("math", c.c_int32),
         ("window_after", c.c_int64), ("head_dim_v", c.c_int64), ("softcap", c.c_float), ("sink", c.c_int32),
         ("documents", c.c_int64), ("page", c.c_int64), ("pages", c.c_int64), ("dropout", c.c_float),
-        ("unused", c.c_int32), ("quantise", c.c_int32), ("alibi", c.c_int32),
+        ("unused", c.c_int32), ("quantise", c.c_int32), ("unused_too", c.c_int32), ("alibi", c.c_int32), ("reserved", c.c_int32),
     ]  # fmt: skip
 
 

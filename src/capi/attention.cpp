@@ -2,6 +2,7 @@
 #include "ops/attention/attention.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <string>
 
 #include "capi/attention_call.h"
@@ -16,6 +17,8 @@ namespace {
 static_assert(int(MaskKind::causal) == HEADROOM_MASK_CAUSAL && int(MaskKind::window) == HEADROOM_MASK_WINDOW);
 static_assert(int(Math::exact) == HEADROOM_MATH_EXACT && int(Math::tf32) == HEADROOM_MATH_TF32);
 static_assert(int(QuantiseTo::nothing) == HEADROOM_QUANTISE_NOTHING && int(QuantiseTo::fp8) == HEADROOM_QUANTISE_FP8);
+// A field in what was padding would be read from bytes that an older caller never set: no struct may end with any.
+static_assert(offsetof(headroom_attention_problem, reserved) + sizeof(std::int32_t) == sizeof(headroom_attention_problem));
 static_assert(int(Align::top_left) == HEADROOM_TOP_LEFT && int(Pass::backward) == HEADROOM_BACKWARD);
 
 struct Asked {
@@ -49,6 +52,7 @@ Asked read_problem(const headroom_attention_problem* from) {
   a.problem.sink = p.sink == 1;
   check(p.alibi == 0 || p.alibi == 1, Code::bad_argument, "problem.alibi is {}, it must be 0 or 1", p.alibi);
   a.problem.alibi = p.alibi == 1;
+  check(p.reserved == 0, Code::bad_argument, "problem.reserved is {}, it must be 0: start the struct from its _INIT value", p.reserved);
   if (p.scale_given || p.scale != 0) a.problem.scale = p.scale;
   a.problem.deterministic = p.deterministic != 0;
   check(!p.variant || *p.variant, Code::bad_argument, "problem.variant is empty (an unset variable?); name one, or pass NULL for the best");

@@ -175,6 +175,7 @@ TEST(CFeatures, AWrongListIsAnsweredInOneLine) {
   refused([](A a) { a.forward.alibi.rank = 0; }, "alibi is missing, expected fp32 2");
   refused([](A a) { a.problem.alibi = 0; }, "alibi is given, and the problem has none: set problem.alibi");
   refused([](A a) { a.problem.alibi = 2; }, "problem.alibi is 2");
+  refused([](A a) { a.problem.reserved = 1; }, "problem.reserved is 1, it must be 0");
   refused([](A a) { a.forward.alibi.shape[0] = 1; }, "alibi is fp32 1, expected fp32 2");
   refused([](A a) { a.forward.alibi.data = nullptr; }, "alibi has no data (NULL)");
   refused([](A a) { a.forward.sink.data = nullptr; }, "sink has no data (NULL)");
@@ -273,28 +274,34 @@ TEST(CCalls, AreCheckedWhenTheyAreMade) {
   using A = headroom_attention_forward_arguments&;
   refused([](A a) { a.q.shape[1] = 3; }, HEADROOM_BAD_ARGUMENT, "q is 2x3x2x16");
   refused([](A a) { a.cu_q.rank = 0; }, HEADROOM_BAD_ARGUMENT, "cu_q is missing");
-  refused([](A a) { --a.workspace.bytes; }, HEADROOM_OUT_OF_MEMORY, "the call needs");
+  std::size_t needed = 0;  // of forward: backward's is larger
+  ASSERT_EQ(headroom_attention_workspace_bytes(context.get(), &good.problem, HEADROOM_FORWARD, &needed), HEADROOM_OK);
+  refused([&](A a) { a.workspace.bytes = needed - 1; }, HEADROOM_OUT_OF_MEMORY, "the call needs");
   refused([](A a) { a.flags = 8; }, HEADROOM_UNSUPPORTED, "arguments.flags is 8");
   EXPECT_EQ(headroom_attention_forward_call_create(context.get(), &good.problem, &good.forward, nullptr), HEADROOM_BAD_ARGUMENT);
 
   auto without = good.forward;  // no pointer is looked at
-  for (auto* t : {&without.q, &without.k, &without.v, &without.o, &without.lse, &without.sink, &without.cu_q, &without.cu_k})
+  for (auto* t :
+       {&without.q, &without.k, &without.v, &without.o, &without.lse, &without.sink, &without.cu_q, &without.cu_k, &without.alibi})
     t->data = nullptr;
   without.workspace.data = nullptr;
   ASSERT_EQ(headroom_attention_forward_call_create(context.get(), &good.problem, &without, &call), HEADROOM_OK) << said();
   const auto& f = good.forward;
-  void* pointers[] = {f.q.data, f.k.data, f.v.data, f.o.data, f.lse.data, nullptr, f.workspace.data, f.sink.data, f.cu_q.data, f.cu_k.data};
-  EXPECT_EQ(headroom_attention_call_run(call, pointers, 10, nullptr), HEADROOM_OK) << said();
+  void* pointers[14] = {f.q.data,    f.k.data,    f.v.data,    f.o.data, f.lse.data, nullptr,     f.workspace.data,
+                        f.sink.data, f.cu_q.data, f.cu_k.data, nullptr,  nullptr,    f.alibi.data};
+  EXPECT_EQ(headroom_attention_call_run(call, pointers, 13, nullptr), HEADROOM_OK) << said();
+  EXPECT_EQ(headroom_attention_call_run(call, pointers, 12, nullptr), HEADROOM_BAD_ARGUMENT);
+  EXPECT_STREQ(said(), "alibi has no data (NULL)");
   EXPECT_EQ(headroom_attention_call_run(call, pointers, 9, nullptr), HEADROOM_BAD_ARGUMENT);
   EXPECT_STREQ(said(), "cu_k has no data (NULL)");
-  EXPECT_EQ(headroom_attention_call_run(call, pointers, 13, nullptr), HEADROOM_BAD_ARGUMENT);
-  EXPECT_EQ(headroom_attention_call_run(call, nullptr, 10, nullptr), HEADROOM_BAD_ARGUMENT);
-  EXPECT_EQ(headroom_attention_call_run(nullptr, pointers, 10, nullptr), HEADROOM_BAD_ARGUMENT);
+  EXPECT_EQ(headroom_attention_call_run(call, pointers, 14, nullptr), HEADROOM_BAD_ARGUMENT);
+  EXPECT_EQ(headroom_attention_call_run(call, nullptr, 13, nullptr), HEADROOM_BAD_ARGUMENT);
+  EXPECT_EQ(headroom_attention_call_run(nullptr, pointers, 13, nullptr), HEADROOM_BAD_ARGUMENT);
   pointers[6] = static_cast<char*>(f.workspace.data) + 1;
-  EXPECT_EQ(headroom_attention_call_run(call, pointers, 10, nullptr), HEADROOM_BAD_ARGUMENT);
+  EXPECT_EQ(headroom_attention_call_run(call, pointers, 13, nullptr), HEADROOM_BAD_ARGUMENT);
   EXPECT_STREQ(said(), "workspace must be aligned to 256 bytes");
   pointers[6] = f.workspace.data, pointers[3] = pointers[0];
-  EXPECT_EQ(headroom_attention_call_run(call, pointers, 10, nullptr), HEADROOM_BAD_ARGUMENT);
+  EXPECT_EQ(headroom_attention_call_run(call, pointers, 13, nullptr), HEADROOM_BAD_ARGUMENT);
   EXPECT_STREQ(said(), "o is written, and is the same memory as q");
   headroom_attention_call_destroy(call);
   headroom_attention_call_destroy(nullptr);
@@ -326,7 +333,7 @@ TEST(CCalls, OneServesManyThreads) {
 
 TEST(CCalls, WithoutPythonInTheProcessThereAreNoFunctionsForIt) { EXPECT_EQ(headroom_python_attention(), nullptr); }
 
-TEST(CppInterface, TakesSinksDocumentsAndPages) {
+TEST(CppInterface, TakesSinksDocumentsSlopesAndPages) {
   const api::Context context(1);
   const auto raw = make_context(1);
   const Case c = packed_case();
@@ -337,8 +344,11 @@ TEST(CppInterface, TakesSinksDocumentsAndPages) {
   api::Attention attention(context, asking.problem);
   const auto& f = a.forward;
   const auto& b = a.backward;
-  attention.forward({f.q, f.k, f.v, f.o, f.lse, f.sink, f.cu_q, f.cu_k});
-  attention.backward({b.q, b.k, b.v, b.o, b.lse, b.d_o, b.dlse, b.dq, b.dk, b.dv, b.sink, b.cu_q, b.cu_k, b.dsink});
+  api::Forward forward{f.q, f.k, f.v, f.o, f.lse, f.sink, f.cu_q, f.cu_k};
+  api::Backward backward{b.q, b.k, b.v, b.o, b.lse, b.d_o, b.dlse, b.dq, b.dk, b.dv, b.sink, b.cu_q, b.cu_k, b.dsink};
+  forward.alibi = backward.alibi = f.alibi;
+  attention.forward(forward);
+  attention.backward(backward);
   EXPECT_TRUE(want.o.bytes() == got.o.bytes() && want.dk.bytes() == got.dk.bytes() && want.dsink.bytes() == got.dsink.bytes());
   std::int32_t borders[] = {0, 3};
   const auto view = api::tensor(borders, {1, 2});
@@ -374,6 +384,19 @@ TEST(CStructs, ArgumentsOfTheHeaderBeforeGoOn) {  // it had no field behind `str
   ASSERT_EQ(headroom_attention_forward(context.get(), &p, &f), HEADROOM_OK) << said();
   ASSERT_EQ(headroom_attention_backward(context.get(), &p, &b), HEADROOM_OK) << said();
   EXPECT_TRUE(o == call.o && dq == call.dq);
+}
+
+TEST(CStructs,
+     AnOlderProblemsPaddingIsNotSlopes) {  // the header before `alibi`: `quantise`, and four bytes that a compiler leaves as they are
+  const auto context = make_context();
+  auto p = problem_of(32, 8, "flash");
+  constexpr std::size_t known = 160;  // its sizeof
+  const std::size_t named = offsetof(headroom_attention_problem, quantise) + sizeof p.quantise;
+  ASSERT_EQ(named + 4, known);
+  std::memset(reinterpret_cast<char*>(&p) + named, 0x5a, sizeof p - named);
+  p.struct_size = known;
+  std::size_t bytes = 0;
+  EXPECT_EQ(headroom_attention_workspace_bytes(context.get(), &p, HEADROOM_FORWARD, &bytes), HEADROOM_OK) << said();
 }
 
 }  // namespace
