@@ -5,6 +5,7 @@ import unittest
 
 from torch_cases import DEVICES, Base, tensors, torch
 
+import gpu_headroom as hr
 import gpu_headroom.torch as ht
 
 
@@ -46,6 +47,41 @@ class OperatorTest(Base):
             pages, table = torch.randn(6, 2, 8, 16, device=device), torch.tensor([[0, 3], [5, 1]], dtype=torch.int32, device=device)
             options = (1, False, 0, 0, 0.0, None, True, "", False, 0)
             torch.library.opcheck(torch.ops.headroom.attention_forward.default, (q, pages, pages + 1, None, None, None, table, None, None, *options))
+
+    def test_small_tensors_of_wrong_shapes_are_refused_after_right_ones_too(self):
+        q, k, v = tensors(grad=False)
+        options = (1, False, 0, 0, 0.0, None, True, "", False, 0)
+        forward, backward = torch.ops.headroom.attention_forward, torch.ops.headroom.attention_backward
+        cu = torch.tensor([[0, 9, 33], [0, 0, 33]], dtype=torch.int32)
+        for at, name, right, wrong in (
+            (0, "sink", torch.rand(4), torch.rand(3)),
+            (5, "alibi", torch.rand(4), torch.rand(1)),
+            (5, "alibi", torch.rand(2, 4), torch.rand(1, 4)),
+            (2, "cu_k", cu, cu[:1]),
+        ):
+            with_ = [None] * 6
+            with_[1] = with_[2] = cu if name == "cu_k" else None
+            with_[at] = right
+            o, lse = forward(q, k, v, *with_, *options)
+            made = with_[:3] + with_[4:]
+            backward(o, None, q, k, v, o, lse, *made, *options)
+            with_[at] = wrong
+            made = with_[:3] + with_[4:]
+            with self.assertRaisesRegex(hr.Error, f"{name.replace('cu_', 'cu_seqlens_')} is .*, expected"):
+                forward(q, k, v, *with_, *options)
+            with self.assertRaisesRegex(hr.Error, f"{name.replace('cu_', 'cu_seqlens_')} is .*, expected"):
+                backward(o, None, q, k, v, o, lse, *made, *options)
+        right, wrong = torch.tensor([5, 6]), torch.tensor([5])
+        forward(q, k, v, None, None, None, None, right, None, *options, 0, 0.25)
+        with self.assertRaisesRegex(ValueError, r"random is torch.int64 \(1,\), it must be torch.int64 \(2,\)"):
+            forward(q, k, v, None, None, None, None, wrong, None, *options, 0, 0.25)
+
+    def test_a_table_of_pages_that_is_not_in_order(self):
+        q = tensors(len_q=2, grad=False)[0]
+        pages, table = torch.randn(6, 8, 2, 16), torch.tensor([[0, 9, 3, 9], [5, 9, 1, 9]], dtype=torch.int32)[:, ::2]
+        call = lambda table: ht.attention_with_cache(q.transpose(1, 2), pages, pages, pages=table, layout="blhd")  # noqa: E731
+        got = call(table)
+        self.assertTrue(torch.equal(got, call(table.contiguous())))
 
     def test_compile_without_graph_breaks(self):
         for device in DEVICES:

@@ -153,15 +153,17 @@ class _Call:
 
     def make_ready_forward(self, key, q, k, v, sink, cu_q, cu_k, pages, random, alibi):
         o, lse = (self.o_shape, self.o_stride, self.dtype), (self.lse_shape, _in_order(self.lse_shape), torch.float32)
-        small = [*_small(sink=sink, cu_q=cu_q, cu_k=cu_k), ("pages", pages), _numbers(random), *_small(alibi=alibi)]
+        small = [*_small(sink=sink, cu_q=cu_q, cu_k=cu_k, pages=pages), _numbers(random), *_small(alibi=alibi)]
         ready = self.make_ready(0, key, [("q", q), ("k", k), ("v", v), ("o", o), ("lse", lse), *small], 3)
         ready.o_is_like_q = tuple(q.shape) == self.o_shape and key[0] == self.o_stride and 0 not in ready.copies
         return ready
 
     def key_of(self, q, k, v, *more):
-        """By which forward's calls are kept; slopes may be of several shapes."""
-        key = q.stride(), k.stride(), v.stride()
-        return key if not more or more[-1] is None else (*key, more[-1].dim())
+        """By which forward's calls are kept."""
+        return q.stride(), k.stride(), v.stride(), *_kinds(more)
+
+    def key_of_backward(self, d_o, dlse, q, k, v, o, *more):
+        return d_o.stride(), q.stride(), k.stride(), v.stride(), o.stride(), dlse is None, *_kinds(more)
 
     def forward(self, q, k, v, *more):
         key = self.key_of(q, k, v, *more)
@@ -197,7 +199,7 @@ class _Call:
         return o, lse
 
     def backward(self, d_o, dlse, q, k, v, o, lse, sink=None, cu_q=None, cu_k=None, random=None, alibi=None):
-        key = d_o.stride(), q.stride(), k.stride(), v.stride(), o.stride(), dlse is None, alibi is None or alibi.dim()
+        key = self.key_of_backward(d_o, dlse, q, k, v, o, sink, cu_q, cu_k, random, alibi)
         lse, dlse = lse.contiguous(), None if dlse is None else dlse.contiguous()
         # empty_like, of a tensor that has these shape and strides, is cheaper than a call that reads them as lists of numbers
         if key[1] == self.of_q[1] or (self.o_is_as_dq and key[4] == self.of_q[1]):
@@ -235,7 +237,7 @@ class _Call:
         return dq, dk, dv, dsink
 
     def ready_backward(self, d_o, dlse, q, k, v, o, lse, dq, dk, dv, sink=None, cu_q=None, cu_k=None, dsink=None, random=None, alibi=None):
-        key = d_o.stride(), q.stride(), k.stride(), v.stride(), o.stride(), dlse is None, alibi is None or alibi.dim()
+        key = self.key_of_backward(d_o, dlse, q, k, v, o, sink, cu_q, cu_k, random, alibi)
         tensors = [("q", q), ("k", k), ("v", v), ("o", o), ("d_o", d_o), ("lse", lse), ("dlse", dlse)]
         tensors += [("dq", dq), ("dk", dk), ("dv", dv), *_small(sink=sink, cu_q=cu_q, cu_k=cu_k), ("dsink", dsink), _numbers(random)]
         tensors += _small(alibi=alibi)
@@ -261,6 +263,11 @@ class _Call:
         return [t.clone(memory_format=torch.contiguous_format) if self.misplaced(t) else t for t in tensors]
 
 
+def _kinds(tensors):
+    """Shape and type of each small tensor that there is: the operators are called with tensors that nothing else has checked."""
+    return [t if t is None else (t.shape, t.dtype) for t in tensors] if any(t is not None for t in tensors) else ()
+
+
 def _small(**tensors):
     """Tensors that are in order when they are handed over."""
     return [(name, t if t is None else (tuple(t.shape), _in_order(t.shape), t.dtype)) for name, t in tensors.items()]
@@ -268,6 +275,8 @@ def _small(**tensors):
 
 def _numbers(random):
     """Dropout's seed and offset, as the C interface takes them: the 64 bits of each in two halves."""
+    if random is not None and (tuple(random.shape) != (2,) or random.dtype != torch.int64):
+        raise ValueError(f"gpu_headroom.torch: random is {random.dtype} {tuple(random.shape)}, it must be torch.int64 (2,)")
     return "random", None if random is None else ((4,), (1,), torch.int32)
 
 
