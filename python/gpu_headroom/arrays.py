@@ -8,9 +8,9 @@ from . import library as lib
 
 SIZES = {"float32": 4, "bfloat16": 2, "float16": 2}
 CODES = {"float32": 0, "bfloat16": 1, "float16": 2, "int32": 3}  # headroom_dtype
-FLOATS, INTEGERS = tuple(SIZES), ("int32",)
+FLOATS, NUMBERS, INTEGERS = tuple(SIZES), ("float32",), ("int32",)
 FLOATS_IN_WORDS = " or ".join(", ".join(FLOATS).rsplit(", ", 1))
-_IN_WORDS = {FLOATS: f"{FLOATS_IN_WORDS} (NumPy: ml_dtypes.bfloat16, or its bits as uint16)", INTEGERS: "int32"}
+_IN_WORDS = f"{FLOATS_IN_WORDS} (NumPy: ml_dtypes.bfloat16, or its bits as uint16)"
 
 
 class View:
@@ -45,6 +45,10 @@ def _numpy():
     return numpy
 
 
+def _must_be(served):
+    return f"it must be {served[0]}" if len(served) == 1 else f"served are {_IN_WORDS}"
+
+
 def _name_of_dtype(dtype):
     return "bfloat16" if dtype.name == "uint16" else dtype.name
 
@@ -57,7 +61,7 @@ def _of_numpy(x, name, served=FLOATS):
         raise TypeError(f"{name} is stored big-endian ({x.dtype.str}): pass {name}.astype({name}.dtype.newbyteorder('='))")
     dtype = _name_of_dtype(x.dtype)
     if dtype not in served:
-        raise TypeError(f"{name} is {x.dtype}, served are {_IN_WORDS[served]}")
+        raise TypeError(f"{name} is {x.dtype}, {_must_be(served)}")
     if x.ndim > 4:
         raise ValueError(f"{name} has {x.ndim} dimensions, at most 4 are served")
     if any(s % x.itemsize for s in x.strides) or x.ctypes.data % x.itemsize:
@@ -113,7 +117,7 @@ def _of_dlpack(x, name, stream, served=FLOATS):
     t = _DLTensor.from_address(_pointer_of(capsule, b"dltensor"))
     dtype = _dlpack_dtypes.get((t.dtype.code, t.dtype.bits)) if t.dtype.lanes == 1 else None
     if dtype not in served:
-        raise TypeError(f"{name} is {getattr(x, 'dtype', 'of another dtype')}, served are {_IN_WORDS[served]}")
+        raise TypeError(f"{name} is {getattr(x, 'dtype', 'of another dtype')}, {_must_be(served)}")
     if t.ndim > 4:
         raise ValueError(f"{name} has {t.ndim} dimensions, at most 4 are served")
     shape = t.shape[: t.ndim]
@@ -230,10 +234,8 @@ def small(x, name, dtype, shape, device, stream=None):
     """A View of a list of numbers, in order: of the array itself, or of a copy. A list of Python's is taken on the CPU."""
     if device == "cpu" and isinstance(x, (list, tuple)):
         x = _numpy().array(x, dtype)
-    served = INTEGERS if dtype == "int32" else FLOATS
+    served = INTEGERS if dtype == "int32" else NUMBERS
     v = view(x, name, stream, served)
-    if v.dtype != dtype:
-        raise TypeError(f"{name} is {v.dtype}, it must be {dtype}")
     if v.device != device:
         raise ValueError(f"{name} is on {v.device}, the context is {device}'s")
     if len(v.shape) == len(shape) - 1 and shape[0] == 1:  # without the dimension of a batch of 1

@@ -29,7 +29,8 @@ def _mask(function, size):
 
 _OF_BOTH = {
     "softmax_scale": "scale", "sm_scale": "scale", "cu_seqlens": "cu_seqlens_q", "cache_seqlens": "lengths", "block_table": "pages",
-    "block_tables": "pages", "logits_soft_cap": "softcap", "s_aux": "sink", "sinks": "sink", "learnable_sink": "sink", "alibi": "alibi_slopes", "slopes": "alibi_slopes",
+    "block_tables": "pages", "logits_soft_cap": "softcap", "s_aux": "sink", "sinks": "sink", "learnable_sink": "sink",
+    "alibi": "alibi_slopes", "slopes": "alibi_slopes",
 }  # fmt: skip
 OF_TENSORS = {
     **_OF_BOTH, "causal": "is_causal", "window_size": _window, "sliding_window": _window, "dropout": "dropout_p",
@@ -41,7 +42,7 @@ def _causal(function, said):
     return "mask='causal', or mask='causal:top-left' for torch's alignment" if said else "mask='full'"
 
 
-OF_ARRAYS = {**_OF_BOTH, "causal": _causal, "is_causal": _causal, "window_size": _mask, "window": _mask, "attn_mask": "mask"}
+OF_ARRAYS = {**_OF_BOTH, "alibi_slopes": "alibi", "causal": _causal, "is_causal": _causal, "window_size": _mask, "window": _mask, "attn_mask": "mask"}
 OF_STEPS = {
     "batch_size": "batch", "seq_len": "len", "seqlen": "len", "sequence_length": "len", "length": "len", "context": "len", "dtype": "precision",
     "gpu": "device", "memory": "memory_gib", "checkpointing": "keep", "recompute": "keep", "optimizer": "adam",

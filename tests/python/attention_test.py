@@ -204,6 +204,10 @@ class AttentionTest(unittest.TestCase):
             hr.attention_forward(q, k, v, alibi_slopes=of_heads[:3])
         with self.assertRaisesRegex(ValueError, r"alibi_slopes has the shape \(4, 2\), expected \(2, 4\)"):
             hr.attention_forward(q, k, v, alibi_slopes=of_batch.T.copy())
+        with self.assertRaisesRegex(TypeError, "alibi_slopes is float64, it must be float32"):
+            hr.attention_forward(q, k, v, alibi_slopes=of_heads.astype(np.float64))
+        with self.assertRaisesRegex(TypeError, "has no argument 'alibi_slopes': say alibi$"):
+            hr.Attention(q.shape, k.shape, alibi_slopes=True)
         self.assertIn("flash: chosen", hr.explain(q, k, v, alibi_slopes=of_heads))
 
     def test_documents_see_only_themselves(self):
@@ -404,7 +408,7 @@ class AttentionTest(unittest.TestCase):
         refuse(TypeError, "sink is float64", sink=np.zeros(4))
         refuse(TypeError, "sink is float16, it must be float32", sink=np.zeros(4, np.float16))
         refuse(TypeError, "sink: a int is not an array", sink=3)
-        refuse(TypeError, "cu_seqlens_q is int64, served are int32", cu_seqlens_q=np.zeros((2, 3), np.int64))
+        refuse(TypeError, "cu_seqlens_q is int64, it must be int32", cu_seqlens_q=np.zeros((2, 3), np.int64))
         refuse(ValueError, "cu_seqlens_q has the shape", cu_seqlens_q=np.zeros(1, np.int32))
         refuse(ValueError, r"cu_seqlens_q has the shape \(3,\), expected \(2, 3\)", cu_seqlens_q=[0, 1, 2])
         refuse(ValueError, r"cu_seqlens_k has the shape", cu_seqlens_q=[[0, 33]] * 2, cu_seqlens_k=[[0, 1, 2]] * 2)
