@@ -40,6 +40,22 @@ def work(rank, ranks, port):
             assert torch.allclose(got.grad.full_tensor(), t.grad, atol=1e-6), place
         if with_ is not None:
             assert torch.allclose(their_sink.grad.full_tensor(), sink.grad, atol=1e-5), place
+    cu = torch.tensor([[0, 4, 9], [0, 0, 7]], dtype=torch.int32)  # after the sinks, whose shape is that of slopes of each head
+    for place in (Shard(0), Shard(1)):
+        for slopes in (torch.rand(4), torch.rand(2, 4), torch.rand(2, 2, 4)):
+            asked = dict(is_causal=True, cu_seqlens_q=cu if slopes.dim() == 3 else None)
+            for t in whole:
+                t.grad = None
+            want = ht.attention(*whole, **asked, alibi_slopes=slopes)
+            want.sum().backward()
+            their, split = distribute_tensor(slopes, mesh, [Replicate()]), [distribute_tensor(t.detach(), mesh, [place]).requires_grad_() for t in whole]
+            asked["cu_seqlens_q"] = None if slopes.dim() < 3 else distribute_tensor(cu, mesh, [Replicate()])
+            o = ht.attention(*split, **asked, alibi_slopes=their)
+            assert o.placements == (place,), o.placements
+            assert torch.allclose(o.full_tensor(), want, atol=1e-6), (place, slopes.shape)
+            o.sum().backward()
+            for got, t in zip(split, whole):
+                assert torch.allclose(got.grad.full_tensor(), t.grad, atol=1e-6), (place, slopes.shape)
     try:
         ht.attention(*split, dropout_p=0.5)
         raise AssertionError("dropout of a DTensor was served")

@@ -144,6 +144,37 @@ class AlibiTest(Base):
                 ht.attention(q, k, v, alibi_slopes=slopes)
         with self.assertRaisesRegex(TypeError, "say alibi_slopes"):
             ht.attention(q, k, v, alibi=torch.ones(4))
+        with self.assertRaisesRegex(ValueError, "alibi_slopes is nested or sparse"):
+            ht.attention(q, k, v, alibi_slopes=torch.ones(4).to_sparse())
+        packed_q, cu = torch.randn(6, 4, 16), torch.tensor([0, 2, 2, 6], dtype=torch.int32)
+        pages, table = torch.randn(3, 4, 2, 16), torch.tensor([[0], [1], [2]], dtype=torch.int32)
+        for paged in (False, True):
+            k = pages if paged else pages.flatten(0, 1)[:6]
+            for slopes in (torch.ones(5, 4), torch.ones(1, 4), torch.ones(3)):
+                with self.assertRaisesRegex(ValueError, r"attention_varlen: alibi_slopes is \(.*\), it must be \(4,\) or \(3, 4\): a number for each head"):
+                    fa.flash_attn_varlen_func(packed_q, k, k, cu, cu, 4, 4, alibi_slopes=slopes, block_table=table if paged else None)
+            with self.assertRaisesRegex(TypeError, "attention_varlen: alibi_slopes is a list"):
+                fa.flash_attn_varlen_func(packed_q, k, k, cu, cu, 4, 4, alibi_slopes=[0.5] * 4, block_table=table if paged else None)
+
+    def test_what_is_taken_beside_float32_in_order(self):
+        q, k, v = (x.detach() for x in tensors())
+        slopes = torch.rand(4)
+        o, lse = ht.attention(q, k, v, alibi_slopes=slopes, return_lse=True)
+        backward = ht.attention_backward(o, q, k, v, o, lse, alibi_slopes=slopes)
+        negative = torch._neg_view(-slopes)  # memory with the other sign, as x.conj().imag may have
+        self.assertTrue(torch.equal(ht.attention(q, k, v, alibi_slopes=negative), o))
+        for g, w in zip(ht.attention_backward(o, q, k, v, o, lse, alibi_slopes=negative), backward):
+            self.assertTrue(torch.equal(g, w))
+        self.assertTrue(torch.equal(ht.attention(q, k, v, alibi_slopes=torch.stack([slopes, slopes], 1)[:, 0]), o))
+        cached = dict(lengths=torch.tensor([9, 40], dtype=torch.int32))
+        self.assertTrue(
+            torch.equal(
+                ht.attention_with_cache(q[:, :, :1], k, v, **cached, alibi_slopes=negative, sink=negative),
+                ht.attention_with_cache(q[:, :, :1], k, v, **cached, alibi_slopes=slopes, sink=slopes),
+            )
+        )
+        each = torch.func.vmap(lambda s: ht.attention(q, k, v, alibi_slopes=s))(torch.stack([2 * slopes, slopes]))
+        self.near(each[1], o, torch.float32)
         self.assertIn("flash: chosen", ht.explain(q, k, v, alibi_slopes=torch.ones(4)))
         self.assertTrue(torch.equal(ht.attention(q, k, v, alibi_slopes=torch.zeros(4, dtype=torch.float16)), ht.attention(q, k, v)))
 

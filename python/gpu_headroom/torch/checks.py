@@ -145,6 +145,11 @@ def listed(name, t, q, shape):
     return t
 
 
+def _numbers(t):
+    """A small tensor beside q as float32, with its signs in memory."""
+    return with_signs((t,))[0].float()
+
+
 def _with(q, heads, sink, cu_q, cu_k):
     """sink, cu_seqlens_q and cu_seqlens_k, checked, as the operator takes them."""
     if sink is not None:
@@ -155,7 +160,7 @@ def _with(q, heads, sink, cu_q, cu_k):
             raise ValueError(f"gpu_headroom.torch: sink is on {sink.device}, q is on {q.device}")
         if sink.dim() != 1 or sink.shape[0] != heads:
             raise ValueError(f"gpu_headroom.torch: sink is {tuple(sink.shape)}, it must be ({heads},): one number for each head")
-        sink = sink.float()
+        sink = _numbers(sink)
     if cu_q is None:
         if cu_k is not None:
             raise ValueError("gpu_headroom.torch: cu_seqlens_k is given without cu_seqlens_q")
@@ -167,8 +172,8 @@ def _with(q, heads, sink, cu_q, cu_k):
     return sink, cu_q, cu_k
 
 
-def checked_slopes(slopes, q, heads, documents, of="attention"):
-    """ALiBi's, as the operator takes them: float32 [heads], [batch, heads] or [batch, documents, heads]; or None."""
+def checked_slopes(slopes, q, shapes, of="attention"):
+    """ALiBi's slopes as the operator takes them, float32 of one of these shapes, or None."""
     if slopes is None:
         return None
     if not isinstance(slopes, torch.Tensor) or not slopes.is_floating_point():
@@ -176,13 +181,16 @@ def checked_slopes(slopes, q, heads, documents, of="attention"):
         raise TypeError(f"gpu_headroom.torch.{of}: alibi_slopes is {said}, it must be a tensor of floating-point numbers, one for each head")
     if slopes.device != q.device:
         raise ValueError(f"gpu_headroom.torch.{of}: alibi_slopes is on {slopes.device}, q is on {q.device}")
-    shapes = [(heads,), (q.shape[0], heads), *([] if documents is None else [(q.shape[0], documents, heads)])]
+    if slopes.is_nested or slopes.layout != torch.strided:
+        raise ValueError(f"gpu_headroom.torch.{of}: alibi_slopes is nested or sparse: only strided tensors are served")
     if tuple(slopes.shape) not in shapes:
         allowed = " or ".join(map(str, shapes))
         raise ValueError(f"gpu_headroom.torch.{of}: alibi_slopes is {tuple(slopes.shape)}, it must be {allowed}: a number for each head")
     if slopes.requires_grad and torch.is_grad_enabled():
         raise ValueError(f"gpu_headroom.torch.{of}: alibi_slopes requires a gradient, which there is none of: pass alibi_slopes.detach()")
-    return slopes.float()
+    slopes = _numbers(slopes)
+    # DTensor keeps an operator's placements by the tensors that are given, in their order: alone, [heads] might be a sink.
+    return slopes.expand(shapes[1]) if hasattr(q, "placements") and slopes.dim() == 1 else slopes
 
 
 def check_quantise(quantise, tensors):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Optional, Tuple, Union, overload
 import torch
 
 from .checks import whole_number
-from .functions import Window, attention, attention_varlen, attention_with_cache
+from .functions import Window, attention, attention_varlen, attention_with_cache, packed_slopes
 
 if TYPE_CHECKING:
     from typing import Literal
@@ -165,6 +165,7 @@ def flash_attn_varlen_func(
     """
     window = _window(causal, window_size)
     if block_table is not None:
+        alibi_slopes = packed_slopes(alibi_slopes, q, cu_seqlens_q)
         k, v, cu_seqlens_q, cu_seqlens_k = _from_pages(k, v, cu_seqlens_q, cu_seqlens_k, block_table)
         if alibi_slopes is not None and alibi_slopes.dim() == 2:  # and what is left of a sequence's last page is a document of its own
             alibi_slopes = alibi_slopes.repeat_interleave(2, 0)

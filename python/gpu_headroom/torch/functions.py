@@ -136,8 +136,9 @@ def attention(
     return_lse: also the logarithm of the softmax's sum, float32 [batch, heads, len_q], differentiable too.
     dropout_p: the chance of a probability to be dropped, below 1, in steps of 1/65536. seed: int64 [2] beside q, which ones (seed and offset of
     Philox); None: two numbers of torch's generator of the device, drawn at each call. Which are dropped differs from torch's own choice.
-    alibi_slopes: [heads], [batch, heads] or, with cu_seqlens_q, [batch, documents, heads]: a score falls by slope * |position - key|, in each
-    document; with "bottom-right" and without a mask the last row is at the last key. Without a gradient of their own.
+    alibi_slopes: [heads], [batch, heads] or, with cu_seqlens_q, [batch, documents, heads]: ALiBi's. A score falls by slope * |row - key|, counted
+    in each document. Where len_q and len_k differ, row i is at key i under a mask with align="top-left"; else the last row is at the last key.
+    The slopes have no gradient.
     tf32: of float32 on CUDA; None: as torch.backends.cuda.matmul.allow_tf32 says. attn_mask and mask are refused.
     deterministic: the same bits of every gradient in every run; also where torch.use_deterministic_algorithms(True) was said.
     quantise: "fp8" rounds q, k and v, which are bfloat16, to 8 bits with a scale for each head, and multiplies those. Without gradients.
@@ -156,7 +157,7 @@ def attention(
             return out
     deterministic = deterministic or torch.are_deterministic_algorithms_enabled()
     if sink is not None:
-        (sink,) = with_signs((sink,))
+        (sink,) = with_signs((sink,))  # found below without a check
     if window is not None and type(window) is not int and not is_causal:  # plain numbers: a tensor in the key could be changed
         window = window_of(window)
     key = None
@@ -196,7 +197,15 @@ def attention(
 
 def _slopes(slopes, tensors, layout, of="attention"):
     q, *_, cu_q, _ = tensors
-    return checked_slopes(slopes, q, q.shape[1 if layout == "bhld" else 2], None if cu_q is None else cu_q.shape[1] - 1, of)
+    batch, heads = q.shape[0], q.shape[1 if layout == "bhld" else 2]
+    return checked_slopes(slopes, q, [(heads,), (batch, heads), *([] if cu_q is None else [(batch, cu_q.shape[1] - 1, heads)])], of)
+
+
+def packed_slopes(slopes, q, cu_seqlens_q, of="attention_varlen"):
+    """Checked where q [tokens, heads, head_dim] and the list of documents are tensors; attention() refuses what is not."""
+    if not isinstance(q, torch.Tensor) or not isinstance(cu_seqlens_q, torch.Tensor) or cu_seqlens_q.dim() == 0:
+        return slopes
+    return checked_slopes(slopes, q, [(q.shape[1],), (cu_seqlens_q.shape[-1] - 1, q.shape[1])], of)
 
 
 def attention_backward(
@@ -304,7 +313,8 @@ def attention_varlen(
 
     q: [tokens, heads, head_dim]; k and v: [tokens_k, kv_heads, head_dim]. cu_seqlens_q: int32 [documents + 1], from 0 on: document d has the
     tokens cu_seqlens_q[d] up to cu_seqlens_q[d + 1]. cu_seqlens_k: the same of k and v; None: that of q. The rest as in attention(); the
-    logarithm of the softmax's sum is [heads, tokens]. alibi_slopes: [heads] or [documents, heads]. max_seqlen_q and max_seqlen_k are taken from callers of flash-attn; nothing needs them.
+    logarithm of the softmax's sum is [heads, tokens]. alibi_slopes: [heads] or [documents, heads]. max_seqlen_q and max_seqlen_k are taken from
+    callers of flash-attn; nothing needs them.
     """
     if misspelt:
         refuse(attention_varlen, misspelt)
@@ -322,10 +332,11 @@ def attention_varlen(
     batched = [t[None] if isinstance(t, torch.Tensor) else t for t in (q, k, v)]
     if cu_seqlens_q is None:
         raise TypeError("gpu_headroom.torch.attention_varlen: cu_seqlens_q is None: say where documents begin, [0, end] for one")
+    slopes = packed_slopes(alibi_slopes, q, cu_seqlens_q)
     out = attention(
         *batched, dropout_p=dropout_p, is_causal=is_causal, scale=scale, window=window, align=align, layout="blhd", return_lse=return_lse,
         variant=variant, deterministic=deterministic, tf32=tf32, softcap=softcap, sink=sink, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
-        seed=seed, alibi_slopes=alibi_slopes[None] if isinstance(alibi_slopes, torch.Tensor) and alibi_slopes.dim() == 2 else alibi_slopes,
+        seed=seed, alibi_slopes=slopes[None] if isinstance(slopes, torch.Tensor) and slopes.dim() == 2 else slopes,
     )  # fmt: skip
     return (out[0][0], out[1][0]) if return_lse else out[0]
 
@@ -420,7 +431,8 @@ def attention_with_cache(
         cu_q, cu_k = _ends("new", q.shape[positions], q, q.shape[positions]), _ends("lengths", lengths, q, room)
     window_or_causal = is_causal and window is None
     options = options_of(window_or_causal, scale, window, "bottom-right", layout, variant, False, tf32, softcap)
-    slopes = checked_slopes(alibi_slopes, q, q.shape[1 if layout == "bhld" else 2], None, "attention_with_cache")
+    heads = q.shape[1 if layout == "bhld" else 2]
+    slopes = checked_slopes(alibi_slopes, q, [(heads,), (q.shape[0], heads)], "attention_with_cache")
     return run((q, k_cache, v_cache, sink, cu_q, cu_k, pages, None, slopes), options, return_lse)
 
 
