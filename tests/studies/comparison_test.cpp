@@ -8,6 +8,8 @@
 
 #include "base/error.h"
 #include "report/render.h"
+#include "store/described_json.h"
+#include "studies/attention/row.h"
 #include "studies/report/report.h"
 #include "studies/step/step_time.h"
 
@@ -48,6 +50,23 @@ TEST(Comparison, ThePictureHasTheSpread) {
   EXPECT_DOUBLE_EQ(s.points[0].second, 2);
   EXPECT_DOUBLE_EQ(s.spread[0], 2 * c.times.at(0).spread.value());
   EXPECT_NE(render(r, Format::text).find("2.00× ± 0."), std::string::npos) << render(r, Format::text);
+}
+
+TEST(Comparison, AFlagThatAnOlderRunDoesNotKnowWasOff) {
+  const auto attention = [](bool alibi) {
+    AttentionRow r;
+    r.variant = "flash", r.len_q = r.len_k = 64, r.alibi = alibi, r.fwd_ms = 1;
+    return json_of(r);
+  };
+  RowObject older = attention(false);
+  older.erase("alibi");
+  EXPECT_EQ(compare_runs({"A", {older}}, {"B", {attention(false)}}, 0.02).pairs, 1u);
+  for (const bool first : {true, false}) {
+    const ComparedRun a{"A", {older}}, b{"B", {attention(true)}};
+    const auto c = first ? compare_runs(a, b, 0.02) : compare_runs(b, a, 0.02);
+    EXPECT_EQ(c.pairs, 0u) << "other scores than the older program had";
+    EXPECT_EQ(c.missing, 1u);
+  }
 }
 
 TEST(Comparison, ASingleStepOrNoSpreadLeavesItUnclear) {

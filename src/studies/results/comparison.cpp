@@ -24,6 +24,8 @@ std::string dumped(const RowObject& j) {  // a number as CSV writes it too: 1.0 
   return j.is_number_float() ? fmt::format("{}", j.get<double>()) : text_of_json(j);
 }
 
+bool is_off(const RowObject& value) { return value.is_boolean() && !value.get<bool>(); }
+
 // CSV does not tell nothing from an empty word.
 bool says_nothing(const RowObject& value) {
   return value.is_structured() || value.is_null() || (value.is_string() && value.get_ref<const std::string&>().empty());
@@ -33,7 +35,7 @@ bool has_several(const ComparedRun& run, const std::string& field) {
   std::set<std::string> values;
   for (const RowObject& row : run.rows) {
     const auto at = row.find(field);
-    values.insert(at == row.end() || says_nothing(*at) ? "" : dumped(*at));
+    values.insert(at == row.end() || says_nothing(*at) || is_off(*at) ? "" : dumped(*at));
   }
   return values.size() > 1;
 }
@@ -46,7 +48,12 @@ std::set<std::string> asked_fields(const ComparedRun& run, const Columns& column
   return fields;
 }
 
-// What a row was asked, by the fields that both runs know: a version of the program may know more than the one before.
+bool is_flag(const ComparedRun& run, const std::string& field) {
+  return std::ranges::all_of(run.rows, [&](const RowObject& row) { return !row.contains(field) || row.at(field).is_boolean(); });
+}
+
+// What a row was asked, by the fields that both runs know: a version of the program may know more than the one before. A flag is among them
+// if one run knows it, because before it was known it was off.
 struct Question {
   std::string key, words;
 };
@@ -59,7 +66,7 @@ Question question_of(const RowObject& row, const std::set<std::string>& fields, 
     words.push_back(value.is_string() ? value.get<std::string>() : fmt::format("{} {}", field, dumped(value)));
   }
   for (const std::string& field : fields)
-    if (const auto at = row.find(field); at != row.end() && !says_nothing(*at)) q.key += field + '=' + dumped(*at) + '\n';
+    if (const auto at = row.find(field); at != row.end() && !says_nothing(*at) && !is_off(*at)) q.key += field + '=' + dumped(*at) + '\n';
   q.words = joined(words, " ");
   return q;
 }
@@ -265,6 +272,10 @@ Comparison compare_runs(const ComparedRun& a, const ComparedRun& b, double toler
   std::set<std::string> both;
   std::set_intersection(fields_a.begin(), fields_a.end(), fields_b.begin(), fields_b.end(), std::inserter(both, both.end()));
   if (both.empty() && !fields_a.empty() && !fields_b.empty()) return c;  // rows that were asked nothing alike are no pairs
+  if (columns.described())
+    for (const auto* fields : {&fields_a, &fields_b})
+      for (const std::string& f : *fields)
+        if (columns.of(f).role == Role::asked && is_flag(a, f) && is_flag(b, f)) both.insert(f);
   std::erase_if(both, [&](const std::string& f) { return columns.varied(f) && !has_several(a, f) && !has_several(b, f); });
   const std::set<std::string> told = telling(a, b, both);
   std::set<std::string> common;
