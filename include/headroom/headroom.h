@@ -138,9 +138,9 @@ static inline headroom_tensor headroom_contiguous(void* data, headroom_dtype dty
  *   a cache     that is longer than what it holds is one document in each row: cu_q {0, len_q}, cu_k {0, keys that there are}.
  *   dropout     a probability is dropped with this chance, and the others grow so that the mean stays. Which ones is a function of seed, offset,
  *               batch, head, row and key alone (Philox 4x32-10): the same on every device. Backward is given forward's seed and offset.
- *   alibi       a score falls by a slope of its head times the distance of its row and its key: slope * |position - key|. Positions are those of
- *               the mask, inside each document: the last row's is the last key's, or row i's is i (HEADROOM_TOP_LEFT); without a mask as `align`
- *               says. The slopes have no gradient.
+ *   alibi       a score falls by slope * |position - key|. Each head has a slope, which may differ by row of the batch, or by document. A row's
+ *               position is the key that it is at, counted inside its document: the last row is at the last key, or with HEADROOM_TOP_LEFT row i
+ *               is at key i; `align` says so without a mask too. The slopes have no gradient.
  *   pages       K and V are [pages, page, kv_heads, head_dim]; pages[b][n] is the one that has keys n * page ... of row b. Forward only.
  *   quantise    HEADROOM_QUANTISE_FP8: the call rounds Q, K and V to 8 bits (E4M3), with a scale for each head of each row of the batch, and
  *               multiplies those. Every tensor is bf16. Forward only: the error is that of 8 bits. The workspace has the copies. Hopper has

@@ -1,6 +1,6 @@
-// ALiBi (Press, Smith and Lewis, 2021): a score falls with the distance of its row and its key, slope · |position − key|, by a slope of each head.
-// Positions are those of the mask: the last row is at the last key, or row i is at key i; in a packed row they are counted in each document.
-// Without a mask it is as its alignment says. Slopes are given and have no gradient; the gradients of the rest need nothing new but P.
+// ALiBi (Press, Smith and Lewis, 2021): a score falls by slope · |position − key|, where each head has a slope.
+// A row's position is the key that it is at, counted inside its document. By the mask's alignment, which a full mask has too, the last row is
+// at the last key (bottom_right) or row i is at key i (top_left). Slopes have no gradient. The other gradients are as without, from the new P.
 #pragma once
 #include "ops/attention/documents/documents_args.h"
 
