@@ -71,7 +71,7 @@ void compare_one(Judged& j, double got, double expected, double natural) {
 struct SampledOracle::Work {
   std::int64_t batch, kv_head;
   std::vector<std::int64_t> rows, keys;
-  double longest = 0;  // |q|·|k|·scale: how far a rounding of a score can carry
+  double longest = 0;  // |q|·|k|·scale, and what scores fall by: how far a rounding of a score can carry
   Expected o, dq;      // [group, rows, dim]
   Doubles lse;         // [group, rows]
   Expected dk, dv;     // [keys, dim]
@@ -114,6 +114,12 @@ struct SampledOracle::Work::Head {
   double fall(std::int64_t i, std::int64_t j) const {
     const Alibi::Spot spot = alibi.of_row(int(batch), int(i));
     return p.alibi ? double(alibi.slope(spot, int(head))) * std::abs(double(spot.place) - double(j)) : 0;
+  }
+  double largest_fall() const {
+    double most = 0;
+    for (std::int64_t i = 0; p.alibi && i < p.len_q; ++i)
+      if (band.first(i) < band.last(i)) most = std::max({most, std::abs(fall(i, band.first(i))), std::abs(fall(i, band.last(i) - 1))});
+    return most;
   }
   void let_fall(std::int64_t i, std::int64_t first, std::int64_t last, double* scores) const {
     for (auto j = first; p.alibi && j < last; ++j) scores[j - first] -= fall(i, j);
@@ -307,7 +313,7 @@ void SampledOracle::Work::run(const Asked& asked, const Tensor& q, const Tensor&
     const auto dropping = dropping_of(p, asked.with);
     const Alibi alibi = alibi_of(p, asked.with);
     const Head h{p, asked.lists.band(batch), double(p.scale_or_default()), sink, dropping, alibi, batch, head, qm, km, vm, om};
-    longest = std::max(longest, std::abs(h.scale) * longest_row(qm, p.head_dim) * longest_row(km, p.head_dim));
+    longest = std::max(longest, std::abs(h.scale) * longest_row(qm, p.head_dim) * longest_row(km, p.head_dim) + h.largest_fall());
     asked.threads.share(std::int64_t(rows.size()),
                         [&](std::int64_t n, int) { judge_row(h, std::size_t(n), std::size_t(g) * rows.size() + std::size_t(n)); });
     if (om.empty()) continue;
@@ -352,6 +358,9 @@ double natural_share(double storage, double sums, double longest, std::int64_t t
   return storage + sums * (4 * longest + std::sqrt(double(terms)) + 4);
 }
 
+// A weight below 2^-126 is 0 in FP32, and what it weighs (64 at most) is lost: far keys of ALiBi's.
+constexpr double lost_weight = 64 * 0x1p-126;
+
 }  // namespace
 
 Verdict SampledOracle::judge(const Tensor& o, const Tensor& lse, const Tensor& dq, const Tensor& dk, const Tensor& dv) const {
@@ -377,8 +386,9 @@ Verdict SampledOracle::judge(const Tensor& o, const Tensor& lse, const Tensor& d
     const auto compare = [&](Judged& into, const Expected& e, const Tensor& t, const std::vector<std::int64_t>& places, std::int64_t first,
                              std::int64_t count, std::int64_t terms) {
       const double allowed = natural_share(storage_budget_, sums_budget_, w->longest, terms);
-      each(t, places, first, count,
-           [&](std::size_t at, double got) { compare_one(into, got, e.value[at], allowed * e.magnitude[at] + floor_); });
+      each(t, places, first, count, [&](std::size_t at, double got) {
+        compare_one(into, got, e.value[at], allowed * e.magnitude[at] + floor_ + lost_weight * double(terms));
+      });
     };
     compare(verdict.o, w->o, o, w->rows, w->kv_head * group, group, problem_.len_k);
     compare(verdict.dq, w->dq, dq, w->rows, w->kv_head * group, group, problem_.len_k);
