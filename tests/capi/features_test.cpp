@@ -176,7 +176,7 @@ TEST(CFeatures, AWrongListIsAnsweredInOneLine) {
   refused([](A a) { a.problem.alibi = 0; }, "alibi is given, and the problem has none: set problem.alibi");
   refused([](A a) { a.problem.alibi = 2; }, "problem.alibi is 2");
   refused([](A a) { a.problem.reserved = 1; }, "problem.reserved is 1, it must be 0");
-  refused([](A a) { a.forward.alibi.shape[0] = 1; }, "alibi is fp32 1, expected fp32 2");
+  refused([](A a) { a.forward.alibi.shape[0] = 1; }, "alibi is fp32 1, expected fp32 2, or 2×2, or 2×2×2");
   refused([](A a) { a.forward.alibi.data = nullptr; }, "alibi has no data (NULL)");
   refused([](A a) { a.forward.sink.data = nullptr; }, "sink has no data (NULL)");
   refused([](A a) { a.forward.o.data = a.forward.sink.data; }, "o is written, and ");  // is sink's memory, or overlaps what lies behind it

@@ -11,15 +11,24 @@ void check_list(const char* name, const Tensor& t, const Shape& shape, DType dty
   check(t.count() == 0 || t.contiguous(), Code::bad_argument, "attention: {} must be contiguous", name);
 }
 
+namespace {
+
+// A slope for each head: of the call, of each row of the batch, or of each document.
+void check_slopes(const Problem& p, const Tensor& t) {
+  const Shape of_head{p.heads}, of_row{p.batch, p.heads}, of_document{p.batch, p.documents, p.heads};
+  const bool fits = t.shape == of_head || t.shape == of_row || (p.documents != 0 && t.shape == of_document);
+  if (t && !fits)
+    throw Error(Code::bad_argument,
+                fmt::format("attention: alibi is {} {}, expected fp32 {}, or {}{}", name_of(t.dtype), shape_text(t.shape),
+                            shape_text(of_head), shape_text(of_row), p.documents == 0 ? "" : ", or " + shape_text(of_document)));
+  check_list("alibi", t, t ? t.shape : of_head, DType::f32);
+}
+
+}  // namespace
+
 void check(const Problem& p, const Extras& with) {
   if (p.sink) check_list("sink", with.sink, {p.heads}, DType::f32);
-  if (p.alibi) {  // for each head; of each row of the batch, or of each document
-    const int rank = with.alibi.shape.rank;
-    const Shape shape = rank == 3 && p.documents ? Shape{p.batch, p.documents, p.heads}
-                        : rank == 2              ? Shape{p.batch, p.heads}
-                                                 : Shape{p.heads};
-    check_list("alibi", with.alibi, shape, DType::f32);
-  }
+  if (p.alibi) check_slopes(p, with.alibi);
   if (p.documents) {
     check_list("cu_q", with.cu_q, {p.batch, p.documents + 1}, DType::i32);
     check_list("cu_k", with.cu_k, {p.batch, p.documents + 1}, DType::i32);

@@ -91,8 +91,8 @@ struct Pieces {
   HEADROOM_HD Run seen_in(int i, int at) const {  // for a position of piece i: the same as a look-up
     const bool exists = i > 0 && i <= a.count;
     const int mine_first = border(i), other_first = other(i), other_length = other(i + 1) > other_first ? other(i + 1) - other_first : 0;
-    if (of_keys) return a.rows_in({exists, other_first, exists ? other_length : 0, mine_first, exists ? length(i) : 0}, at);
-    return a.keys_in({exists, mine_first, exists ? length(i) : 0, other_first, exists ? other_length : 0}, at);
+    if (of_keys) return a.rows_in({exists, other_first, exists ? other_length : 0, mine_first, exists ? length(i) : 0, i - 1}, at);
+    return a.keys_in({exists, mine_first, exists ? length(i) : 0, other_first, exists ? other_length : 0, i - 1}, at);
   }
   HEADROOM_HD int other(int i) const { return border(others, i, of_keys ? a.len_q : a.len_k); }
   HEADROOM_HD int border(const std::int32_t* begin, int i, int len) const {
