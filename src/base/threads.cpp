@@ -134,6 +134,7 @@ void Threads::Pool::run(std::int64_t count, Call what, void* of) {
 void Threads::Pool::take_pieces(int worker) {
   try {
     const bool asks = worker == 0 && host_is_asked();  // the caller's own thread
+    if (asks) stop_if_host_says();                     // the others may take all pieces
     std::int64_t piece, between = 1, until = 1;        // the clock is read about once a millisecond: pieces may be as short as it
     for (auto read = asks ? Clock::now() : Clock::time_point(); (piece = next.fetch_add(1, std::memory_order_relaxed)) < pieces;) {
       call(callee, piece, worker);
