@@ -253,12 +253,20 @@ class Pages(unittest.TestCase):
     def test_results_of_a_gpu(self):
         files = sorted(f for f in (source / "bench/results").iterdir() if f.suffix in (".json", ".csv"))
         self.assertTrue(files)
+        refused = []
         for file in files:
             with self.subTest(file.name):
-                self.page(str(file))
+                try:
+                    self.page(str(file))
+                except RuntimeError as error:  # what a card answered to other programs, without a column that is measured
+                    self.assertIn("has no column of something measured", str(error))
+                    self.assertFalse({"status", "fwd_ms", "ms"} & set(file.read_text().split("\n", 1)[0].split(",")), "this program's own rows")
+                    refused.append(file.name)
+                    continue
                 self.draw_all()
                 self.assertGreater(self.browser.run("document.querySelectorAll('tbody tr, dl > div').length"), 1)
                 self.clean()
+        self.assertLess(len(refused), len(files) / 4, refused)
 
     def test_an_empty_store(self):
         ended = subprocess.run([program, "report", "--out", str(self.folder / "empty.html")],
