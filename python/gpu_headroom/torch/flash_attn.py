@@ -325,8 +325,10 @@ def flash_attn_with_kvcache(
         lengths = before + k.shape[1]
     if cache_batch_idx is not None:  # a copy of the sequences that are asked for
         k_cache, v_cache = k_cache[cache_batch_idx.long()], v_cache[cache_batch_idx.long()]
-    options: Any = {"is_causal": causal and window is None, "scale": softmax_scale, "window": window, "layout": "blhd", "softcap": softcap}
-    options["alibi_slopes"] = alibi_slopes
+    options: Any = {
+        "is_causal": causal and window is None, "scale": softmax_scale, "window": window, "layout": "blhd", "softcap": softcap,
+        "alibi_slopes": alibi_slopes,
+    }  # fmt: skip
     if cache_leftpad is None:
         out = attention_with_cache(q, k_cache, v_cache, lengths, block_table, return_lse=True, **options)
     else:

@@ -60,9 +60,8 @@ const T* key_row(const Problem& p, const Forward& t, const Tensor& of, std::int6
 }
 
 template <class T>
-void mend_o(const Problem& p, const Forward& t, const Band& band, const std::optional<Dropping>& dropping, std::int64_t b,
-            std::int64_t head, std::int64_t row) {
-  const Alibi alibi = alibi_of(p, t.with);
+void mend_o(const Problem& p, const Forward& t, const Band& band, const std::optional<Dropping>& dropping, const Alibi& alibi,
+            std::int64_t b, std::int64_t head, std::int64_t row) {
   const float lse = t.lse.as<float>()[(b * p.heads + head) * p.len_q + row];
   T* const o = row_of<T>(t.o, b, row, head);
   if (std::isnan(lse) || !holds_nan(o, p.value_dim())) return;
@@ -87,6 +86,7 @@ struct Pairs {
   const Backward& t;
   const Band& band;
   const std::optional<Dropping>& dropping;
+  const Alibi& alibi;
   std::int64_t b;
 
   float lse(std::int64_t head, std::int64_t row) const { return t.lse.as<float>()[(b * p.heads + head) * p.len_q + row]; }
@@ -99,7 +99,7 @@ struct Pairs {
   };
   Gradient at(std::int64_t head, std::int64_t row, std::int64_t key, float lse, float delta) const {
     const std::int64_t kv_head = head / p.group();
-    const float fall = alibi_of(p, t.with).fall(b, head, row, key);
+    const float fall = alibi.fall(b, head, row, key);
     const Weight w = weight_of(p, dot(row_of<const T>(t.q, b, row, head), row_of<const T>(t.k, b, key, kv_head), p.head_dim), fall, lse);
     const float dp = dot(row_of<const T>(t.d_o, b, row, head), row_of<const T>(t.v, b, key, kv_head), p.value_dim());
     const float factor = factor_of(dropping, b * p.heads + head, row, key);
@@ -136,10 +136,11 @@ struct Pairs {
 void mend_forward(const Problem& p, const Forward& t, const Lists& lists, Context& ctx) {
   if (p.documents == 0 || ctx.dry()) return;
   const auto dropping = dropping_of(p, t.with);
+  const Alibi alibi = alibi_of(p, t.with);
   with_float(p.precision.dtype, [&]<class T>() {
     ctx.share(p.batch * p.len_q, [&](std::int64_t at, int) {
       const Band band = band_of(p, lists, at / p.len_q);
-      for (std::int64_t head = 0; head < p.heads; ++head) mend_o<T>(p, t, band, dropping, at / p.len_q, head, at % p.len_q);
+      for (std::int64_t head = 0; head < p.heads; ++head) mend_o<T>(p, t, band, dropping, alibi, at / p.len_q, head, at % p.len_q);
     });
   });
 }
@@ -147,15 +148,16 @@ void mend_forward(const Problem& p, const Forward& t, const Lists& lists, Contex
 void mend_backward(const Problem& p, const Backward& t, const Lists& lists, Context& ctx) {
   if (p.documents == 0 || ctx.dry()) return;
   const auto dropping = dropping_of(p, t.with);
+  const Alibi alibi = alibi_of(p, t.with);
   with_float(p.precision.dtype, [&]<class T>() {
     ctx.share(p.batch * p.len_q, [&](std::int64_t at, int) {
       const Band band = band_of(p, lists, at / p.len_q);
-      const Pairs<T> pairs{p, t, band, dropping, at / p.len_q};
+      const Pairs<T> pairs{p, t, band, dropping, alibi, at / p.len_q};
       for (std::int64_t head = 0; head < p.heads; ++head) pairs.mend_dq(head, at % p.len_q);
     });
     ctx.share(p.batch * p.len_k, [&](std::int64_t at, int) {
       const Band band = band_of(p, lists, at / p.len_k);
-      const Pairs<T> pairs{p, t, band, dropping, at / p.len_k};
+      const Pairs<T> pairs{p, t, band, dropping, alibi, at / p.len_k};
       for (std::int64_t head = 0; head < p.kv_heads; ++head) pairs.mend_dk_dv(head, at % p.len_k);
     });
   });

@@ -126,7 +126,7 @@ __device__ __forceinline__ int columns_seen(const BandOf<int>& band, int batch, 
 template <class Shape, Asks asks>
 struct Asking : Shape {
   static constexpr bool more = asks != Asks::plain, by_place = asks == Asks::dropout || asks == Asks::alibi, falls = asks == Asks::alibi;
-  // Whether any is dropped is asked in kernels of ALiBi alone: draws in a branch took 5 to 11 % of dropout's.
+  // Whether any is dropped is asked in kernels of ALiBi alone: for dropout's a branch would cost time (docs/decisions/bias-of-positions.md).
   __device__ __forceinline__ static bool drops(const Dropout& d) { return asks == Asks::dropout || (asks == Asks::alibi && d.below); }
 };
 template <bool by_place>
