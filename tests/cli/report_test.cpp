@@ -29,6 +29,10 @@ TEST_F(Program, AFileFromElsewhereNeedsSomethingMeasured) {
   refused("report" + file("times.tsv", "name\tlatency_ms\nx\t2.5\n"), 2, "'times.tsv' is not JSON, and CSV has a name that ends in .csv");
   refused("report" + file("empty.json", R"({"rows": []})"), 2, "'empty.json' has no rows");
   refused("report" + file("twice.csv", "ms,ms\n1,2\n"), 2, "two columns 'ms'");
+  // Names that rows of ours have as well.
+  refused("report" + file("letters.csv", "a,b\n1,2\n"), 2, "'letters.csv' has no column of something measured, only a, b;");
+  refused("report" + file("settings.csv", "model,batch\nx,2\n"), 2, "only model, batch;");
+  refused("compare" + file("settings.json", R"([{"model": "x", "batch": 2}])") + times, 2, "only model, batch;");
   const std::string marked = file("marked.csv", "\xef\xbb\xbfphase,ms\nforward,1.5\n");
   EXPECT_EQ(Json::parse(run("report --format json" + marked).out)["marked.csv"]["rows"][0]["phase"], "forward");
   EXPECT_EQ(run("report" + times).code, 0);
@@ -39,7 +43,8 @@ TEST_F(Program, AFileFromElsewhereNeedsSomethingMeasured) {
   EXPECT_EQ(page.find("  memory_bytes"), page.rfind("  memory_bytes")) << "the machine's memory is said once\n" << page;
   ASSERT_EQ(run("step --device cpu --layers 1 --width 32 --heads 2 --vocab 64 --batch 1 --len 16 --warmup 0 --steps 1 --db " + db_).code,
             0);
-  for (const char* command : {"results", "kernels --device cpu", "precision autocast", "precision accumulate", "precision norm"})
+  for (const char* command : {"results", "kernels --device cpu", "device --known", "precision autocast", "precision accumulate",
+                              "precision norm", "precision formats"})
     for (const char* format : {"csv", "json"}) {
       const std::string out = (folder_ / fmt::format("out.{}", format)).string();
       const std::string store = std::string_view(command) == "results" ? " --db " + db_ : "";

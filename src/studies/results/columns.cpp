@@ -122,21 +122,23 @@ const std::vector<RowKind>& row_kinds() {
   return kinds;
 }
 
-// The kind of this table that most of the row's fields belong to; null if fewer than half do.
-const RowKind* kind_of(std::string_view table, const RowObject& row) {
-  const RowKind* best = nullptr;
-  std::size_t most = 0, fields = 0;
+struct Match {
+  const RowKind* kind = nullptr;
+  std::size_t columns = 0;  // of the kind that are fields of the row
+};
+
+// The kind of this table that most of the row's fields belong to; none if fewer than half do.
+Match kind_of(std::string_view table, const RowObject& row) {
+  Match best;
+  std::size_t fields = 0;
   for (const auto& [field, value] : row.items()) fields += !value.is_structured();
   for (const RowKind& kind : row_kinds()) {
     if (kind.table != table) continue;
     const auto matched =
         std::size_t(std::count_if(kind.columns.begin(), kind.columns.end(), [&](const Column& c) { return row.contains(c.name); }));
-    if (matched > most) {
-      best = &kind;
-      most = matched;
-    }
+    if (matched > best.columns) best = {&kind, matched};
   }
-  return 2 * most > fields ? best : nullptr;
+  return 2 * best.columns > fields ? best : Match{};
 }
 
 // For fields without a description.
@@ -170,14 +172,15 @@ Column column_by_words(const std::string& field) {
 }  // namespace
 
 Columns::Columns(std::string_view table, std::span<const RowObject> rows) {
-  const RowKind* kind = rows.empty() ? nullptr : kind_of(table, rows.front());
-  described_ = kind != nullptr;
+  const auto [kind, columns] = rows.empty() ? Match{} : kind_of(table, rows.front());
   if (!kind) return;
+  described_ = true;
+  ours_ = 2 * columns > kind->columns.size();
   for (const Column& c : kind->columns) known_.emplace(c.name, c);
 }
 
 bool Columns::measures(const RowObject& row) const {
-  return described_ || std::ranges::any_of(row.items(), [&](const auto& field) {
+  return ours_ || std::ranges::any_of(row.items(), [&](const auto& field) {
            const Column& c = of(field.key());
            return (c.role == Role::measured || c.unit != Unit::none) && (field.value().is_number() || field.key() == "status");
          });

@@ -19,11 +19,12 @@ class Columns {
   bool asked(const std::string& field) const { return of(field).role == Role::asked || varied(field); }
   bool varied(const std::string& field) const { return of(field).role == Role::varied; }
   bool described() const { return described_; }
-  bool measures(const RowObject&) const;  // a row that is described, or has a number of something measured
+  bool measures(const RowObject&) const;  // this program's own row, or one with a number of something measured
 
  private:
   mutable std::map<std::string, Column> known_;  // guesses for other programs' fields are added when needed
   bool described_ = false;
+  bool ours_ = false;  // most columns of the description are there: another program's row may share a name or two with it
 };
 
 }  // namespace headroom::studies
