@@ -145,7 +145,8 @@ static inline headroom_tensor headroom_contiguous(void* data, headroom_dtype dty
  *   quantise    HEADROOM_QUANTISE_FP8: the call rounds Q, K and V to 8 bits (E4M3), with a scale for each head of each row of the batch, and
  *               multiplies those. Every tensor is bf16. Forward only: the error is that of 8 bits. The workspace has the copies. Hopper has
  *               kernels for it (head dims that are multiples of 16, up to 256); a CPU emulates them, slowly and in memory of its own.
- * On the CPU wrong lists are refused. On a GPU they are not checked: kernels stay inside the tensors, and the result is undefined. */
+ * On the CPU wrong lists, and slopes that are not finite, are refused. On a GPU they are not checked: kernels stay inside the tensors, and the
+ * result is undefined. */
 
 typedef enum headroom_mask { HEADROOM_MASK_FULL = 0, HEADROOM_MASK_CAUSAL = 1, HEADROOM_MASK_WINDOW = 2 } headroom_mask;
 typedef enum headroom_align { HEADROOM_BOTTOM_RIGHT = 0, HEADROOM_TOP_LEFT = 1 } headroom_align;

@@ -200,7 +200,14 @@ TEST(CFeatures, AWrongListIsAnsweredInOneLine) {
   listed(1, 40, "cu_q[0][2] is 30, after 40");
   listed(4, -1, "cu_q[1][1] is -1, after 0");
   listed(5, 31, "cu_q[1] ends at 31, and there are 30 positions");
+  for (const float slope : {INFINITY, -INFINITY, NAN, 0x1.1p127f}) {
+    x.alibi.set(1, slope);
+    refused([](A) {}, "alibi has the slope");
+    EXPECT_EQ(headroom_attention_backward(context.get(), &good.problem, &good.backward), HEADROOM_BAD_ARGUMENT);
+  }
+  x.alibi.set(1, 0x1p127f);
   good.run();
+  for (const double o : x.o.values()) EXPECT_FALSE(std::isnan(o));
 
   Asking backward = good;
   backward.backward.dsink = {};  // not asked for

@@ -1,6 +1,7 @@
 """Attention as an operator of torch: its schema, torch.compile, fake tensors, streams and graphs."""
 
 import itertools
+import math
 import unittest
 
 from torch_cases import DEVICES, Base, tensors, torch
@@ -75,6 +76,51 @@ class OperatorTest(Base):
         forward(q, k, v, None, None, None, None, right, None, *options, 0, 0.25)
         with self.assertRaisesRegex(ValueError, r"random is torch.int64 \(1,\), it must be torch.int64 \(2,\)"):
             forward(q, k, v, None, None, None, None, wrong, None, *options, 0, 0.25)
+
+    def test_what_nothing_checked_before_is_refused_by_the_operators(self):
+        """After a right call of the same strides too, by which calls are kept: it would read these as that one's."""
+        q, k, v = tensors(grad=False)
+        sink, slopes = torch.rand(4), torch.rand(4)
+        cu = torch.tensor([[0, 9, 33], [0, 0, 33]], dtype=torch.int32)
+        options = (1, False, 0, 0, 0.0, None, True, "", False, 0)
+        forward, backward = torch.ops.headroom.attention_forward, torch.ops.headroom.attention_backward
+        short = torch.zeros(k.shape).as_strided((*k.shape[:2], 4, k.shape[3]), k.stride())
+        given = {"q": q, "k": k, "v": v, "sink": sink, "cu_seqlens_q": cu, "cu_seqlens_k": cu, "pages": None, "random": None, "alibi": slopes}
+        o, lse = forward(*given.values(), *options)
+        more = {"d_o": torch.ones_like(o), "dlse": torch.ones_like(lse), "q": q, "k": k, "v": v, "o": o, "lse": lse}
+        given_back = {**more, **{name: t for name, t in given.items() if name not in (*more, "pages")}}
+        backward(*given_back.values(), *options)
+        both = (
+            ("alibi", slopes.double(), "alibi is torch.float64"),
+            ("alibi", slopes.long(), "alibi is torch.int64"),
+            ("alibi", slopes.half(), "alibi is torch.float16"),
+            ("alibi", slopes[0], r"alibi is torch.float32 \(\)"),
+            ("sink", sink.double(), "sink is torch.float64"),
+            ("sink", sink.bool(), "sink is torch.bool"),
+            ("cu_seqlens_q", cu.long(), r"cu_seqlens_q is torch.int64 .* it must be torch.int32 of 2 dimensions"),
+            ("cu_seqlens_q", cu[0], r"cu_seqlens_q is torch.int32 \(3,\)"),
+            ("cu_seqlens_k", cu.float(), "cu_seqlens_k is torch.float32"),
+            ("q", q.double(), "q is torch.float64: served are"),
+            ("q", q[0], "q has 3 dimensions"),
+            ("k", k.bfloat16(), "k is torch.bfloat16, q is torch.float32"),
+            ("v", short, "all but head_dim must agree"),
+            ("alibi", slopes * math.inf, "alibi has the slope inf, it must be finite"),
+            ("alibi", slopes * math.nan, "alibi has the slope nan, it must be finite"),
+        )
+        for name, wrong, said in (*both, ("pages", cu.float(), "pages is torch.float32")):
+            with self.subTest("forward " + said), self.assertRaisesRegex((ValueError, TypeError, hr.Error), said):
+                forward(*{**given, name: wrong}.values(), *options)
+        for name, wrong, said in (
+            *both,
+            ("d_o", o.double(), "d_o is torch.float64"),
+            ("d_o", o[:1], "d_o is "),
+            ("o", o.bfloat16(), "o is torch.bfloat16"),
+            ("lse", lse.double(), "lse is torch.float64"),
+            ("lse", lse[:, :1], "lse is "),
+            ("dlse", lse.double(), "dlse is torch.float64"),
+        ):
+            with self.subTest("backward " + said), self.assertRaisesRegex((ValueError, TypeError, hr.Error), said):
+                backward(*{**given_back, name: wrong}.values(), *options)
 
     def test_a_table_of_pages_that_is_not_in_order(self):
         q = tensors(len_q=2, grad=False)[0]

@@ -20,10 +20,8 @@ def reason_why_not(*call):
     return None if misfit is None else misfit[1]
 
 
-def _misfit(q, k, v, attn_mask, dropout_p, scale, enable_gqa, layout, paged=False):
-    """The error's type and its sentence; None where the call is served."""
-    if layout not in _LAYOUTS:
-        return ValueError, f"layout '{layout}': bhld ([batch, heads, len, head_dim], torch's) or blhd ([batch, len, heads, head_dim])"
+def misfit_of_tensors(q, k, v):
+    """As _misfit, of what nothing that is asked changes."""
     for name, t in (("q", q), ("k", k), ("v", v)):
         if not isinstance(t, torch.Tensor):
             return TypeError, f"{name} is a {type(t).__name__}, not a tensor"
@@ -39,6 +37,18 @@ def _misfit(q, k, v, attn_mask, dropout_p, scale, enable_gqa, layout, paged=Fals
             return ValueError, f"{name} is on {t.device}, q is on {q.device}"
         if t.dtype != q.dtype:
             return TypeError, f"{name} is {t.dtype}, q is {q.dtype}: all have one dtype"
+    if k.shape[:3] != v.shape[:3]:
+        return ValueError, f"k is {tuple(k.shape)} and v is {tuple(v.shape)}: all but head_dim must agree"
+    return None
+
+
+def _misfit(q, k, v, attn_mask, dropout_p, scale, enable_gqa, layout, paged=False):
+    """The error's type and its sentence; None where the call is served."""
+    if layout not in _LAYOUTS:
+        return ValueError, f"layout '{layout}': bhld ([batch, heads, len, head_dim], torch's) or blhd ([batch, len, heads, head_dim])"
+    misfit = misfit_of_tensors(q, k, v)
+    if misfit is not None:
+        return misfit
     if attn_mask is not None:
         return ValueError, "a mask given as a tensor (attn_mask) is not served: say is_causal or window, or leave it out"
     if isinstance(dropout_p, bool) or not isinstance(dropout_p, (numbers.Real, torch.SymFloat)):
@@ -50,8 +60,6 @@ def _misfit(q, k, v, attn_mask, dropout_p, scale, enable_gqa, layout, paged=Fals
     if scale is not None and not isinstance(scale, (numbers.Real, torch.SymFloat)):
         return TypeError, f"scale is a {type(scale).__name__}: a number, or None for 1/sqrt(head_dim)"
     rows = 1 if layout == "bhld" else 2
-    if k.shape[:3] != v.shape[:3]:
-        return ValueError, f"k is {tuple(k.shape)} and v is {tuple(v.shape)}: all but head_dim must agree"
     if (q.shape[0] != k.shape[0] and not paged) or q.shape[3] != k.shape[3]:
         return ValueError, f"q is {tuple(q.shape)} and k is {tuple(k.shape)}: {'' if paged else 'batch and '}head_dim must agree"
     heads, kv_heads = q.shape[rows], k.shape[rows]
@@ -191,6 +199,31 @@ def checked_slopes(slopes, q, shapes, of="attention"):
     slopes = _numbers(slopes)
     # DTensor keeps an operator's placements by the tensors that are given, in their order: alone, [heads] might be a sink.
     return slopes.expand(shapes[1]) if hasattr(q, "placements") and slopes.dim() == 1 else slopes
+
+
+def check_beside(of, q, **tensors):
+    """Small tensors as an operator is handed them: type, dimensions and place. Whether their shapes fit the problem, the library says."""
+    served = {"sink": (torch.float32, (1,)), "alibi": (torch.float32, (1, 2, 3))}
+    for name, t in tensors.items():
+        dtype, ranks = served.get(name, (torch.int32, (2,)))
+        if t is not None and (t.dtype != dtype or t.dim() not in ranks or t.device != q.device):
+            raise ValueError(
+                f"{of}: {name} is {t.dtype} {tuple(t.shape)} on {t.device}, it must be {dtype} of {' or '.join(map(str, ranks))} dimensions on {q.device}"
+            )
+
+
+def check_made(of, q, v, heads_first, d_o, o, lse, dlse):
+    """What a forward call made, and the gradients of that."""
+    shape = (*q.shape[:3], v.shape[3])
+    lse_shape = q.shape[:3] if heads_first else (q.shape[0], q.shape[2], q.shape[1])
+    for name, t, dtype, want in (("d_o", d_o, q.dtype, shape), ("o", o, q.dtype, shape), ("lse", lse, torch.float32, lse_shape),
+                                 ("dlse", dlse, torch.float32, lse_shape)):  # fmt: skip
+        if name == "dlse" and t is None:
+            continue
+        if not isinstance(t, torch.Tensor):
+            raise TypeError(f"{of}: {name} is a {type(t).__name__}, not a tensor")
+        if t.dtype != dtype or t.device != q.device or tuple(t.shape) != tuple(want):
+            raise ValueError(f"{of}: {name} is {t.dtype} {tuple(t.shape)} on {t.device}, it must be {dtype} {tuple(want)} on {q.device}")
 
 
 def check_quantise(quantise, tensors):

@@ -8,7 +8,7 @@ import torch.autograd.forward_ad as _forward_ad
 from .. import attention as arrays_attention
 from . import masks, quick
 from .calls import KINDS, call_of, context_of, tf32_of
-from .checks import cast, check_quantise, checked, checked_seed, checked_slopes, listed, options_of, reason_why_not, refuse, whole_number, window_of, with_signs
+from .checks import cast, check_made, check_quantise, checked, checked_seed, checked_slopes, listed, options_of, reason_why_not, refuse, whole_number, window_of, with_signs
 from .direct import any_autocast, directly, keep, known, plain, run, run_directly, seed_of, settled
 from .sdpa import seen_so_far
 
@@ -138,7 +138,7 @@ def attention(
     Philox); None: two numbers of torch's generator of the device, drawn at each call. Which are dropped differs from torch's own choice.
     alibi_slopes: [heads], [batch, heads] or, with cu_seqlens_q, [batch, documents, heads]: ALiBi's. A score falls by slope * |row - key|, counted
     in each document. Where len_q and len_k differ, row i is at key i under a mask with align="top-left"; else the last row is at the last key.
-    The slopes have no gradient.
+    The slopes have no gradient. On the CPU one that is not finite is refused; on CUDA it gives NaN.
     tf32: of float32 on CUDA; None: as torch.backends.cuda.matmul.allow_tf32 says. attn_mask and mask are refused.
     deterministic: the same bits of every gradient in every run; also where torch.use_deterministic_algorithms(True) was said.
     quantise: "fp8" rounds q, k and v, which are bfloat16, to 8 bits with a scale for each head, and multiplies those. Without gradients.
@@ -244,19 +244,7 @@ def attention_backward(
     tensors = checked(q, k, v, None, dropout_p, scale, True, layout, sink, cu_seqlens_q, cu_seqlens_k, of="attention_backward")
     if dropout_p != 0 and seed is None:
         raise ValueError("gpu_headroom.torch.attention_backward: dropout_p needs the seed that attention() was given")
-    shape = (*q.shape[:3], v.shape[3])
-    lse_shape = q.shape[:3] if layout == "bhld" else (q.shape[0], q.shape[2], q.shape[1])
-    for name, t, dtype, want in (("d_o", d_o, q.dtype, shape), ("o", o, q.dtype, shape), ("lse", lse, torch.float32, lse_shape),
-                                 ("dlse", dlse, torch.float32, lse_shape)):  # fmt: skip
-        if name == "dlse" and t is None:
-            continue
-        if not isinstance(t, torch.Tensor):
-            raise TypeError(f"gpu_headroom.torch.attention_backward: {name} is a {type(t).__name__}, not a tensor")
-        if t.dtype != dtype or t.device != q.device or tuple(t.shape) != tuple(want):
-            raise ValueError(
-                f"gpu_headroom.torch.attention_backward: {name} is {t.dtype} {tuple(t.shape)} on {t.device}, it must be {dtype} {tuple(want)} "
-                f"on {q.device}"
-            )
+    check_made("gpu_headroom.torch.attention_backward", q, v, layout == "bhld", d_o, o, lse, dlse)
     options = options_of(is_causal, scale, window, align, layout, variant, deterministic, tf32, softcap, dropout=dropout_p)
     small = (*tensors[3:], checked_seed(seed, dropout_p, q), _slopes(alibi_slopes, tensors, layout, "attention_backward"))
     made = torch.ops.headroom.attention_backward(d_o, dlse, *tensors[:3], o, lse, *small, *options)

@@ -3,6 +3,7 @@
 import torch
 
 from .calls import Options, call_of, like
+from .checks import check_beside, check_made, misfit_of_tensors
 
 _library = torch.library.Library("headroom", "DEF")
 _WITH = "Tensor? sink, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k"
@@ -22,12 +23,24 @@ def _lse_like(q, heads_first):
     return q.new_empty((batch, a, b) if heads_first else (batch, b, a), dtype=torch.float32)
 
 
+def _check(of, q, k, v, **beside):
+    """Calls are kept by strides: what is not looked at here would be read as what an earlier call was given."""
+    misfit = misfit_of_tensors(q, k, v)
+    if misfit is not None:
+        raise misfit[0](f"{of}: {misfit[1]}")
+    check_beside(of, q, **beside)
+
+
 def _forward(q, k, v, sink, cu_q, cu_k, pages, random, alibi, *options):
+    _check("torch.ops.headroom.attention_forward", q, k, v, sink=sink, cu_seqlens_q=cu_q, cu_seqlens_k=cu_k, pages=pages, alibi=alibi)
     tensors = q, k, v, sink, cu_q, cu_k, pages, random, alibi
     return call_of(*tensors, *options).forward(*tensors)
 
 
 def _backward(d_o, dlse, q, k, v, o, lse, sink, cu_q, cu_k, random, alibi, *options):
+    of = "torch.ops.headroom.attention_backward"
+    _check(of, q, k, v, sink=sink, cu_seqlens_q=cu_q, cu_seqlens_k=cu_k, alibi=alibi)
+    check_made(of, q, v, Options(*options).heads_first, d_o, o, lse, dlse)
     call = call_of(q, k, v, sink, cu_q, cu_k, None, random, alibi, *options)
     *made, dsink = call.backward(d_o, dlse, q, k, v, o, lse, sink, cu_q, cu_k, random, alibi)
     return (*made, q.new_empty((0,), dtype=torch.float32) if dsink is None else dsink)

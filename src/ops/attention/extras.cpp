@@ -1,5 +1,7 @@
 #include "ops/attention/extras.h"
 
+#include <cmath>
+
 #include "base/shape_text.h"
 
 namespace headroom::attention {
@@ -52,9 +54,17 @@ void check_borders(const char* name, const Tensor& cu, std::int64_t documents, s
   check(at[documents] <= len, Code::bad_argument, "attention: {}[{}] ends at {}, and there are {} positions", name, b, at[documents], len);
 }
 
+void check_finite_slopes(const Tensor& slopes) {
+  constexpr float most = 0x1p127f;  // in units of log2 it is finite too; an infinite one times a distance of 0 is no number
+  const float* at = slopes.as<float>();
+  for (std::int64_t i = 0; i < slopes.count(); ++i)
+    check(std::abs(at[i]) <= most, Code::bad_argument, "attention: alibi has the slope {}, it must be finite, and at most 2^127", at[i]);
+}
+
 }  // namespace
 
 void check_values(const Problem& p, const Extras& with) {
+  if (p.alibi) check_finite_slopes(with.alibi);
   for (std::int64_t b = 0; b < p.batch; ++b) {
     std::int64_t keys = p.len_k;
     if (p.documents) {
