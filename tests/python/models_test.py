@@ -263,6 +263,54 @@ class ModelsTest(unittest.TestCase):
             for begin, end in ((0, 20), (20, 38), (38, 48)):
                 self.assertLess((net(inputs["input_ids"][:, begin:end]).logits - got[:, begin:end]).abs().max().item(), 1e-4, name)
 
+    @unittest.skipIf(OLD, "its masks do not say what they are made from")
+    def test_a_prompt_in_two_parts_over_a_static_cache(self):
+        """The cache adds to its own length while layers run: a mask that a layer asked for later showed rows the tokens behind them."""
+        sizes = dict(vocab_size=300, pad_token_id=0, bos_token_id=1, eos_token_id=2)
+        tokens, holes = torch.randint(3, 300, (2, 12), generator=torch.Generator().manual_seed(3)), torch.ones(2, 12, dtype=torch.long)
+        holes[0, 3] = 0
+        llama = dict(hidden_size=64, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4)
+        for name, model, settings, asked in (
+            ("Llama", "LlamaForCausalLM", llama, dict(attention_mask=holes)),
+            ("Llama", "LlamaForCausalLM", llama, dict(output_attentions=True)),
+            ("CodeGen", "CodeGenForCausalLM", dict(n_embd=64, n_layer=2, n_head=4, rotary_dim=8, n_positions=64), {}),
+            ("XGLM", "XGLMForCausalLM", dict(d_model=64, ffn_dim=128, num_layers=2, attention_heads=4), {}),
+        ):  # fmt: skip
+            with self.subTest(model=name, asked=list(asked)), torch.no_grad():
+                logits = []
+                for net in self.twins(name, model, {**sizes, **settings}):
+                    cache = transformers.StaticCache(config=net.config, max_cache_len=20)
+                    first = {n: value[:, :5] if value is holes else value for n, value in asked.items()}
+                    logits.append([net(tokens[:, :5], past_key_values=cache, **first).logits, net(tokens[:, 5:], past_key_values=cache, **asked).logits])
+                for a, b in zip(*logits):
+                    self.assertLess((a - b).abs().max().item(), 1e-4)
+
+    @unittest.skipIf(OLD, "its masks do not say what they are made from")
+    def test_compiled_decoding_is_compiled_once(self):
+        """Padding grows by each token, and a mask that compiled code makes of it was compiled for each of its lengths."""
+        if not hasattr(transformers, "CompileConfig") or not hasattr(transformers.CompileConfig(), "_compile_all_devices"):
+            self.skipTest(f"transformers {transformers.__version__} compiles nothing on a CPU")
+        sizes = dict(vocab_size=300, pad_token_id=0, bos_token_id=1, eos_token_id=2)
+        llama = dict(hidden_size=64, intermediate_size=64, num_hidden_layers=1, num_attention_heads=4)
+        tokens, real = torch.randint(3, 300, (2, 7), generator=torch.Generator().manual_seed(3)), torch.ones(2, 7, dtype=torch.long)
+        for name, model, settings, masked, served in (
+            ("Llama", "LlamaForCausalLM", llama, (0, slice(0, 3)), True),
+            ("Llama", "LlamaForCausalLM", llama, (0, 3), False),
+            ("CodeGen", "CodeGenForCausalLM", dict(n_embd=64, n_layer=1, n_head=4, rotary_dim=8, n_positions=64), (0, slice(0, 3)), False),
+        ):  # fmt: skip
+            eager, ours = self.twins(name, model, {**sizes, **settings})
+            said = real.clone()
+            said[masked] = 0
+            asked = dict(input_ids=tokens, attention_mask=said, max_new_tokens=6, do_sample=False, eos_token_id=None)
+            compiled = transformers.CompileConfig(fullgraph=True, dynamic=False, backend="eager")
+            compiled._compile_all_devices = True
+            torch._dynamo.reset()
+            with self.subTest(model=name, masked=masked), torch._dynamo.config.patch(error_on_recompile=True), ht.replace_sdpa() as seen:
+                got = ours.generate(**asked, cache_implementation="static", compile_config=compiled)
+                self.assertTrue(torch.equal(got, eager.generate(**asked)))
+                self.assertEqual(seen.compiled, 1 if served else 0, seen.explain())
+        torch._dynamo.reset()
+
     def test_chunks_over_a_cache(self):
         eager, ours = self.twins("Llama4Text", "Llama4ForCausalLM", dict(
             vocab_size=300, hidden_size=64, intermediate_size=64, intermediate_size_mlp=64, num_hidden_layers=2, num_attention_heads=4,

@@ -209,6 +209,11 @@ def mask(
     known = {"batch_size": batch_size, "q_length": q_length, "kv_length": kv_length, "q_offset": q_offset, "kv_offset": kv_offset,
              "mask_function": mask_function, "attention_mask": attention_mask, "device": device}  # fmt: skip
     made_from = {**known, **rest, "local_size": local_size}
+    for name, value in made_from.items():  # layers read it later: a static cache adds to its own length in place, and padding grows by each token
+        if name == "attention_mask" and value is not None and isinstance(kv_length, int) and isinstance(kv_offset, int):
+            made_from[name] = torch.nn.functional.pad(value, (0, max(0, kv_length + kv_offset - value.shape[-1])))
+        elif name in ("q_offset", "kv_offset") and isinstance(value, torch.Tensor):
+            made_from[name] = value.clone()
     if arguments:
         made_from = {k: v for k, v in made_from.items() if k not in ("q_length", "q_offset", "device")} | arguments
     said = _Said()
@@ -242,7 +247,10 @@ def mask(
     if said.reason is None and said.after == 0 and ends is not None and ends[0] > ends[1]:
         said.reason = "rows behind the last key"
     if said.reason is not None:
-        return made(reason=said.reason)
+        left = made(reason=said.reason)
+        if not compiling:  # every layer asks for it, and compiled ones cannot make it again without a guard for each length
+            left.as_tensor()
+        return left
     window = None
     if said.before is not None or said.after:
         window = (_OPEN if said.before is None else said.before, _OPEN if said.after is None else said.after)
