@@ -30,7 +30,10 @@ std::string in_words(const Value& v, Unit unit) {
     case Unit::bytes: return bytes_in_words(x);
     case Unit::ms: return number_in_words(x);
     case Unit::tflops: return fmt::format("{:.3g}", x);
-    case Unit::bytes_per_s: return x >= 1e12 ? fmt::format("{:.2f} TB/s", x / 1e12) : fmt::format("{:.1f} GB/s", x / 1e9);
+    case Unit::bytes_per_s:
+      return x >= 1e12  ? fmt::format("{:.2f} TB/s", x / 1e12)
+             : x >= 1e9 ? fmt::format("{:.1f} GB/s", x / 1e9)
+                        : fmt::format("{:.3g} MB/s", x / 1e6);
     case Unit::flops: return x >= 1e12 ? fmt::format("{:.4g} TFLOP/s", x / 1e12) : fmt::format("{:.4g} GFLOP/s", x / 1e9);
     case Unit::ratio: return fmt::format("{:.2f}×", x);
     case Unit::share: return fmt::format("{:.1f} %", 100 * x);

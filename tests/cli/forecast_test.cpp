@@ -402,6 +402,19 @@ TEST_F(Forecast, AFolderForTemporaryFilesThatIsNoneIsNamed) {
 }
 
 // The limit of a file's size stands for a disk that is full.
+TEST_F(Forecast, ASettingWithoutAnAnswerHasNoBytes) {
+  const std::string sweep = "forecast --db " + db_ + " --sweep n=0,1 -- sh -c 'exit {n}'";
+  const Ended e = run(sweep), j = run("forecast --format json --db " + db_ + " --sweep n=0,1 -- sh -c 'exit {n}'");
+  EXPECT_EQ(e.code, 1) << e.out;
+  EXPECT_TRUE(e.out.starts_with("0 of 2 settings fit on NVIDIA H200; 2 gave no answer.")) << e.out;
+  EXPECT_EQ(e.out.find("0 B"), std::string::npos) << e.out;
+  for (const Json& rows : {Json::parse(j.out)["rows"], Json::parse(run("results 1 --format json --db " + db_).out)["rows"]}) {
+    ASSERT_EQ(rows.size(), 2u);
+    EXPECT_TRUE(rows[0]["needed_bytes"].is_null() && rows[1]["peak_allocated_bytes"].is_null()) << rows;
+  }
+  EXPECT_EQ(run("report 1 --db " + db_).code, 0);
+}
+
 TEST_F(Forecast, ARecordThatHadNoRoomIsNoAnswer) {
   const Ended e =
       run("forecast --device h100 --db " + db_ + " -- sh -c 'trap \"\" XFSZ; ulimit -f 100; exec " HEADROOM_LIKE_TORCH " batch=1'");

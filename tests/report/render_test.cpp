@@ -242,6 +242,14 @@ TEST(Render, ASpreadStandsBesideItsValueAndWordsThatNobodySaysAreLeftOut) {
   EXPECT_NE(render(with, Format::markdown).find("| 1 ± 2e-05 | a reason |"), std::string::npos) << render(with, Format::markdown);
 }
 
+TEST(Render, ASlowLinkHasARate) {
+  for (const auto& [rate, words] : {std::pair{7.6e6, "7.6 MB/s"}, {210.4e6, "210 MB/s"}, {1.5e9, "1.5 GB/s"}, {4.19e12, "4.19 TB/s"}}) {
+    Record r;
+    r.add("rate", rate, Unit::bytes_per_s);
+    EXPECT_NE(render(r, Format::text).find(words), std::string::npos) << render(r, Format::text);
+  }
+}
+
 TEST(Render, MarkdownEscapesPipes) {
   const std::string md = render(sample(), Format::markdown);
   EXPECT_NE(md.find("fl\\|ash"), std::string::npos) << md;

@@ -31,7 +31,8 @@ const words = (() => {
     switch (unit) {
       case 'bytes': return bytes(value);
       case 'tflops': return digits(value, 3);
-      case 'bytes_per_s': return value >= 1e12 ? (value / 1e12).toFixed(2) + ' TB/s' : (value / 1e9).toFixed(1) + ' GB/s';
+      case 'bytes_per_s':
+        return value >= 1e12 ? (value / 1e12).toFixed(2) + ' TB/s' : value >= 1e9 ? (value / 1e9).toFixed(1) + ' GB/s' : digits(value / 1e6, 3) + ' MB/s';
       case 'flops': return value >= 1e12 ? digits(value / 1e12, 4) + ' TFLOP/s' : digits(value / 1e9, 4) + ' GFLOP/s';
       case 'ratio': return value.toFixed(2) + '×';
       case 'share': return (100 * value).toFixed(1) + ' %';

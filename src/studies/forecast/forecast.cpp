@@ -1,6 +1,7 @@
 #include "studies/forecast/forecast.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -44,6 +45,28 @@ Answer answer_of(const std::vector<ForecastRow>& rows) {
   return Answer::failed;
 }
 
+// Bytes of a setting without an answer are not 0.
+constexpr std::array bytes_of_an_answer = {"peak_allocated_bytes", "peak_reserved_bytes", "beside_bytes", "needed_bytes"};
+bool has_bytes(const ForecastRow& row) { return row.needed_bytes > 0; }
+
+RowObject kept(const ForecastRow& row) {
+  RowObject j = json_of(row);
+  if (!has_bytes(row))
+    for (const char* field : bytes_of_an_answer) j[field] = nullptr;
+  return j;
+}
+
+Table table_of_settings(const std::vector<ForecastRow>& rows) {
+  Table t = table_of("rows", "", rows);
+  for (std::size_t c = 0; c < t.columns.size(); ++c)
+    if (std::ranges::find(bytes_of_an_answer, t.columns[c].name) != bytes_of_an_answer.end())
+      for (std::size_t i = 0; i < rows.size(); ++i)
+        if (!has_bytes(rows[i])) t.rows[i][c] = {};
+  leave_out(t, "change");
+  t.show("memory_bytes", Show::detail);
+  return t;
+}
+
 class Several {  // settings of one program, each with a row
  public:
   Several(const Forecast& a, const Host& host, Life& life) : a_(a), host_(host), life_(life) {}
@@ -64,7 +87,7 @@ class Several {  // settings of one program, each with a row
     }
     row.program = joined(a_.program, " ");
     row.setting = setting;
-    life_.keep(key_of(row), json_of(row));
+    life_.keep(key_of(row), kept(row));
     rows_.push_back(std::move(row));
     return rows_.back();
   }
@@ -154,11 +177,13 @@ Outcome several_settings(const Forecast& a, const Host& host, Life life) {
   }
   const auto& rows = several.rows();
   if (verdicts.empty()) {
-    const auto fit = std::count_if(rows.begin(), rows.end(), [](const ForecastRow& row) { return row.fits == true; });
-    whole = rows.size() == sweep.values.size() && std::ranges::all_of(rows, [](const ForecastRow& row) { return row.fits.has_value(); });
+    const auto fit = std::ranges::count_if(rows, [](const ForecastRow& row) { return row.fits == true; });
+    const auto open = std::ranges::count_if(rows, [](const ForecastRow& row) { return !row.fits.has_value(); });
+    whole = rows.size() == sweep.values.size() && open == 0;
+    const std::string without = open == 0 ? "" : fmt::format("; {} gave no answer", open);
     verdicts.push_back(
         whole || !several.stopped()
-            ? fmt::format("{} of {} {} on {}", fit, counted(rows.size(), "setting"), fit == 1 ? "fits" : "fit", a.device.name)
+            ? fmt::format("{} of {} {} on {}{}", fit, counted(rows.size(), "setting"), fit == 1 ? "fits" : "fit", a.device.name, without)
             : fmt::format("Stopped: {} of {} settings were run, {} fit on {}", rows.size(), sweep.values.size(), fit, a.device.name));
   } else {
     whole &= verdicts.size() == sweep.values.size();
@@ -167,10 +192,7 @@ Outcome several_settings(const Forecast& a, const Host& host, Life life) {
   std::vector<ForecastRow> sorted = rows;
   if (!a.largest.empty() && a.sweep.empty())
     std::stable_sort(sorted.begin(), sorted.end(), [](const auto& x, const auto& y) { return x.needed_bytes < y.needed_bytes; });
-  Table table = table_of("rows", "", sorted);
-  leave_out(table, "change");
-  table.show("memory_bytes", Show::detail);
-  r.add(Part{std::move(table)});
+  r.add(Part{table_of_settings(sorted)});
   for (const ForecastRow& row : rows)
     if (!row.why.empty()) r.add(Part{Note{fmt::format("{}: {}", row.setting, row.why), false}});
   if (several.stopped()) {
