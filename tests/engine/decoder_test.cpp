@@ -405,6 +405,24 @@ TEST(Decoder, AKeyThatChangesNothingIsPassedOverAndNamed) {
       "num_hidden_layers":36,"num_key_value_heads":4,"pretraining_tp":2,"rms_norm_eps":1e-6,"rope_theta":5000000.0,"sliding_window":null,
       "use_sliding_window":false,"vocab_size":128256})";
   EXPECT_EQ(param_count(model_from_json(smollm3, "as published")), 3075098624);
+  const Decoder olmo3 =
+      model_from_json(R"({"architectures":["Olmo3ForCausalLM"],"model_type":"olmo3","hidden_size":4096,"intermediate_size":11008,
+      "num_attention_heads":32,"num_hidden_layers":32,"vocab_size":100278,"rms_norm_eps":1e-6,"rope_theta":500000,"sliding_window":4096,
+      "rope_scaling":{"rope_type":"yarn","factor":8.0,"original_max_position_embeddings":8192},"tie_word_embeddings":false})",
+                      "as transformers counts it");
+  EXPECT_EQ(param_count(olmo3), 7298011136);
+  EXPECT_TRUE(olmo3.trained()) << olmo3.untrained;
+  for (std::size_t i = 0; i < olmo3.layers.size(); ++i) {
+    const SelfAttention& a = olmo3.layers[i].attention;
+    EXPECT_EQ(a.window, i % 4 == 3 ? 0 : 4096) << i;
+    EXPECT_EQ(a.turned.theta, 500000) << i;
+    EXPECT_EQ(a.turned.scaling, i % 4 == 3 ? rope::Scaling::yarn : rope::Scaling::none) << i;
+  }
+  nlohmann::json kimi;
+  for (const Published& p : published_models())
+    if (std::string_view(p.name) == "DeepSeek-V3") kimi = nlohmann::json::parse(p.config);
+  kimi["model_type"] = "kimi_k2";
+  EXPECT_EQ(param_count(model_from_json(kimi.dump(), "Kimi's name of the same layers")), param_count(model_published("DeepSeek-V3")));
   nlohmann::json saved_anew;
   for (const Published& p : published_models())
     if (std::string_view(p.name) == "Qwen3-30B-A3B") saved_anew = nlohmann::json::parse(p.config);

@@ -35,7 +35,9 @@ constexpr Family known_families[] = {
     {"deepseek_v2", families::deepseek, "latent attention and mixture of experts"},
     {"deepseek_v3", families::deepseek, "latent attention and mixture of experts"},
     {"gpt_oss", families::gpt_oss, "attention sinks and mixture of experts"},
+    {"kimi_k2", families::deepseek, "latent attention and mixture of experts"},
     {"olmo2", families::olmo2, ""},
+    {"olmo3", families::olmo2, ""},
     {"falcon", families::falcon, "halves of a layer beside each other"},
     {"stablelm", families::stablelm, "LayerNorm around a gated layer"},
     {"gpt_neox", families::gpt_neox, "halves of a layer beside each other"},
@@ -94,8 +96,10 @@ Decoder decoder_from(const Json& j) {
     check(d);
     return d;
   }
-  throw Error(Code::bad_argument, fmt::format("model: model_type '{}' is not known{}; known are {}", type.substr(0, 80),
-                                              did_you_mean(type, known), joined(known)));
+  throw Error(Code::bad_argument,
+              fmt::format("model: model_type '{}' is not known{}; known are {}; of another model, headroom forecast -- says "
+                          "what a program that trains it takes",
+                          type.substr(0, 80), did_you_mean(type, known), joined(known)));
 }
 
 }  // namespace headroom::engine

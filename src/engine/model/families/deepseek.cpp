@@ -1,4 +1,4 @@
-// DeepSeek V2 and V3: latent attention, routed and shared experts.
+// DeepSeek V2 and V3, and Kimi K2: latent attention, routed and shared experts.
 #include "engine/model/families/families.h"
 #include "engine/model/families/reading.h"
 
