@@ -311,6 +311,78 @@ class ModelsTest(unittest.TestCase):
                 self.assertEqual(seen.compiled, 1 if served else 0, seen.explain())
         torch._dynamo.reset()
 
+    @unittest.skipIf(OLD, "its masks do not say what they are made from")
+    def test_padding_behind_a_sequence(self):
+        """Its rows see what transformers lets them see: whole outputs of a batch are compared, and fed on."""
+        settings = dict(vocab_size=300, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2)
+        real = torch.ones(3, LENGTH, dtype=torch.long)
+        real[0, 35:] = real[2, 40:] = 0
+        for name in ("Llama", "Mistral"):
+            eager, ours = self.twins(name, name + "ForCausalLM", dict(settings, sliding_window=WINDOW) if name == "Mistral" else settings)
+            tokens = torch.randint(3, 300, (3, LENGTH), generator=torch.Generator().manual_seed(3))
+            with self.subTest(model=name), ht.replace_sdpa() as seen:
+                got = ours(tokens, attention_mask=real).logits
+                self.assertEqual((seen.served, dict(seen.left)), (2, {}), seen.explain())
+                self.assertLess((got - eager(tokens, attention_mask=real).logits).abs().max().item(), 1e-4)
+                both = real.clone()
+                both[2, :7] = 0
+                keep = both.cumsum(1) > 0
+                got = ours(tokens, attention_mask=both).logits
+                self.assertLess((got - eager(tokens, attention_mask=both).logits)[keep].abs().max().item(), 1e-4)
+                self.assertEqual((seen.served, dict(seen.left)), (4, {}), seen.explain())
+
+    @unittest.skipIf(OLD, "its masks do not say what they are made from")
+    def test_rows_that_choose_their_keys(self):
+        """Such models hand other names than "eager" and "sdpa" a list beside a mask that lets each row see every key before it: that was attended."""
+        sizes = dict(vocab_size=300, hidden_size=64, intermediate_size=64, moe_intermediate_size=32, num_hidden_layers=2, num_attention_heads=4,
+                     max_position_embeddings=64, pad_token_id=0, bos_token_id=1, eos_token_id=2, num_experts_per_tok=2)  # fmt: skip
+        tokens = torch.randint(3, 300, (2, 40), generator=torch.Generator().manual_seed(3))
+        for name, settings, few in (
+            ("DeepseekV32", dict(n_routed_experts=4, kv_lora_rank=32, q_lora_rank=16, qk_nope_head_dim=16, qk_rope_head_dim=16, v_head_dim=16, n_group=1,
+                                 topk_group=1, first_k_dense_replace=1, index_n_heads=2, index_head_dim=32, num_key_value_heads=4), "index_topk"),
+            ("DeepseekV4", dict(n_routed_experts=4, num_key_value_heads=1, head_dim=32, partial_rotary_factor=0.25, q_lora_rank=32, o_groups=2, o_lora_rank=16,
+                                n_shared_experts=1, mlp_layer_types=["moe", "moe"], sliding_window=8, hc_mult=2, index_n_heads=2, index_head_dim=16,
+                                layer_types=["heavily_compressed_attention", "compressed_sparse_attention"], num_nextn_predict_layers=0), "index_topk"),
+            ("MiniMaxM3VLText", dict(num_local_experts=4, num_key_value_heads=2, head_dim=16, dense_intermediate_size=64, shared_intermediate_size=32,
+                                     layer_types=["full_attention", "minimax_m3_sparse"], mlp_layer_types=["dense", "sparse"], index_n_heads=2,
+                                     index_head_dim=16, index_block_size=4, index_local_blocks=1), "index_topk_blocks"),
+        ):  # fmt: skip
+            model = "MiniMaxM3VLTextModel" if name.startswith("MiniMax") else name + "ForCausalLM"
+            if not hasattr(transformers, model):
+                continue
+            with self.subTest(model=name), torch.no_grad():
+                eager, ours = self.twins(name, model, {**sizes, **settings, few: 2})
+                every, _ = self.twins(name, model, {**sizes, **settings, few: 40})
+                every.load_state_dict(eager.state_dict())
+                got, want, all_keys = (net(tokens)[0] for net in (ours, eager, every))
+                self.assertGreater((want - all_keys).abs().max().item(), 1e-3)
+                self.assertLess((got - want).abs().max().item(), 1e-4)
+
+    @unittest.skipIf(OLD, "its masks do not say what they are made from")
+    def test_a_mask_among_booleans(self):
+        """Beside booleans it is booleans, as a model finds it that puts its own part behind it (T5Gemma 2); else it is what eager attention adds."""
+        importlib.import_module("transformers.masking_utils")
+        said = models.mask(batch_size=2, q_length=5, kv_length=5, device=torch.device("cpu"), dtype=torch.float32)
+        seen, own = torch.ones(2, 1, 5, 5, dtype=torch.bool).tril(), torch.tensor([True, False, True]).expand(2, 1, 5, 3)
+        for got, want in (
+            (torch.cat([said, own], dim=-1), torch.cat([seen, own], dim=-1)), (said & ~seen, seen & ~seen), (seen | said, seen), (~said, ~seen),
+            (torch.logical_and(said, own[..., :1]), seen & own[..., :1]), (said == 0, seen), (said != 0, ~seen), (said >= 0, seen),
+            (torch.cat([said, own.float()], dim=-1)[..., 5:], own.float()), (said[..., 0, :1], torch.zeros(2, 1, 1)),
+        ):  # fmt: skip
+            self.assertTrue(torch.equal(got, want))
+        self.assertFalse(said == None)  # noqa: E711
+        self.assertTrue(said in [said])
+        self.assertEqual(len({said, said}), 1)
+
+    @unittest.skipIf(OLD, "its masks do not say what they are made from")
+    def test_keys_that_a_mask_does_not_know_are_refused(self):
+        """A model that adds keys to those that its mask was made for, as DeepSeek V4 does: rows saw the wrong ones."""
+        importlib.import_module("transformers.masking_utils")
+        said = models.mask(batch_size=1, q_length=5, kv_length=5, device=torch.device("cpu"), dtype=torch.float32)
+        q, k = torch.randn(1, 2, 5, 16), torch.randn(1, 2, 6, 16)
+        with self.assertRaisesRegex(ValueError, "Linear has 6 keys and a mask of 5: .*attn_implementation='eager'"):
+            models.attend(torch.nn.Linear(1, 1), q, k, k, said)
+
     def test_chunks_over_a_cache(self):
         eager, ours = self.twins("Llama4Text", "Llama4ForCausalLM", dict(
             vocab_size=300, hidden_size=64, intermediate_size=64, intermediate_size_mlp=64, num_hidden_layers=2, num_attention_heads=4,

@@ -20,21 +20,22 @@ from .sdpa import count
 NAME = "headroom"
 _READ_BY_THE_MODEL = "the model adds its mask itself and does not ask transformers' attention interface"
 _OPEN = 1 << 31  # keys on a side of a window that has no end there
+_ADD_KEYS = frozenset(("deepseek_v4",))  # models that put compressed keys behind the others, and what is seen of them behind a mask that is a tensor
 
 
 class Mask:
-    """What rows see, without a matrix of it. Documents and their masks are aligned at their last positions.
+    """What rows see, without a matrix of it.
 
-    causal, window: of our attention. cu_q, cu_k: documents, or None. keys: how many keys there are, from the first; None: all.
+    causal, window, align: of our attention. cu_q, cu_k: documents, or None. keys: how many keys there are, from the first; None: all.
     plain: causal, and the last row sees every key. reason: why there is only a matrix, which as_tensor() makes of transformers' own
     arguments; else None. A model that does not hand its mask to the attention interface gets eager attention's tensor of it.
     """
 
     ndim = 4
 
-    def __init__(self, arguments, shape, causal=None, window=None, cu_q=None, cu_k=None, keys=None, reason=None, plain=False):
+    def __init__(self, arguments, shape, causal=None, window=None, cu_q=None, cu_k=None, keys=None, reason=None, plain=False, align="bottom-right"):
         self.arguments, self.shape, self.causal, self.window, self.keys, self.reason = arguments, shape, causal, window, keys, reason
-        self.cu_q, self.cu_k, self.plain = cu_q, cu_k, plain
+        self.cu_q, self.cu_k, self.plain, self.align = cu_q, cu_k, plain, align
         self._tensor = self._numbers = None
 
     def contiguous(self):  # what generate asks of a mask over a static cache
@@ -75,16 +76,34 @@ class Mask:
 
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
-        args, kwargs = torch.utils._pytree.tree_map_only(cls, cls.added, (args, kwargs or {}))
+        given = args, kwargs or {}
+        joined = args[0] if func in _JOINING and args else ()
+        with_booleans = any(isinstance(t, torch.Tensor) and t.dtype == torch.bool for t in joined)  # as numbers they would be 0 and 1
+        args, kwargs = torch.utils._pytree.tree_map_only(cls, cls.as_tensor if with_booleans or func in _LOGICAL else cls.added, given)
         return func(*args, **kwargs)
 
+    def __eq__(self, other):
+        return NotImplemented if other is None or isinstance(other, (str, Mask)) else self.added() == other
 
-def _as_its_numbers(name):
-    return lambda mask, *given: getattr(mask.added(), name)(*given)
+    def __ne__(self, other):
+        return NotImplemented if other is None or isinstance(other, (str, Mask)) else self.added() != other
+
+    __hash__ = object.__hash__
 
 
-for _name in ("getitem", "add", "radd", "sub", "rsub", "mul", "rmul", "invert", "lt", "gt"):
-    setattr(Mask, f"__{_name}__", _as_its_numbers(f"__{_name}__"))
+_JOINING = (torch.cat, torch.concat, torch.concatenate, torch.stack)
+_LOGICAL = frozenset(
+    getattr(of, name) for of in (torch, torch.Tensor) for which in ("and", "or", "xor", "not") for name in (f"logical_{which}", f"bitwise_{which}")
+) | {torch.Tensor.__and__, torch.Tensor.__or__, torch.Tensor.__xor__}
+
+
+def _operator(name, made):
+    return lambda mask, *given: getattr(made(mask), name)(*given)
+
+
+for _names, _made in (("getitem add radd sub rsub mul rmul lt gt le ge", Mask.added), ("invert and rand or ror xor rxor", Mask.as_tensor)):
+    for _name in _names.split():
+        setattr(Mask, f"__{_name}__", _operator(f"__{_name}__", _made))
 
 
 class _Said:
@@ -161,7 +180,7 @@ def _document_numbers(said, batch, kv_offset, keys, device):
 
 
 def _documents(said, arguments):
-    """(cu_q, cu_k) of documents and padding."""
+    """(cu_q, cu_k, align) of documents and padding."""
     batch, length, keys, q_offset, kv_offset, padding, device = (
         arguments[name] for name in ("batch_size", "q_length", "kv_length", "q_offset", "kv_offset", "attention_mask", "device")
     )
@@ -179,14 +198,20 @@ def _documents(said, arguments):
         of_k, of_q = end - kv_offset, (end - q_offset).clamp(0, length)
     of_k, first = of_k.clamp(0, keys), (begin - kv_offset).clamp(0, keys)
     zero = torch.zeros_like(begin)
-    if not said.documents:
+    align = "bottom-right"
+    ordered = said.after is not None or said.before is not None
+    at_once = padding is not None and ordered and not said.documents and isinstance(q_offset, int) and q_offset == kv_offset == 0
+    if at_once and bool((of_q < length).any()):  # rows of padding behind a sequence see what is before them of it
+        align, first = "top-left", torch.minimum(first, of_k)
+        cu_q, cu_k = torch.stack([zero, zero, first, zero + length], 1), torch.stack([zero, first, first, of_k], 1)
+    elif not said.documents:
         cu_q, cu_k = torch.stack([zero, zero, of_q], 1), torch.stack([zero, torch.minimum(first, of_k), of_k], 1)
     else:
         numbers, documents = _document_numbers(said, batch, kv_offset, keys, device)
         borders = torch.searchsorted(numbers.contiguous(), torch.arange(documents + 1, device=device).expand(batch, -1).contiguous())
         cu_q = torch.cat([zero[:, None], torch.minimum((borders + kv_offset - q_offset).clamp(min=0), of_q[:, None])], 1)
         cu_k = torch.cat([zero[:, None], torch.minimum(torch.maximum(borders, first[:, None]), of_k[:, None])], 1)
-    return cu_q.int(), cu_k.int()
+    return cu_q.int(), cu_k.int(), align
 
 
 def mask(
@@ -240,6 +265,8 @@ def mask(
     if plain and said.after is None and allow_is_bidirectional_skip:
         return None
     made = functools.partial(Mask, made_from, (batch_size, 1, q_length, kv_length))
+    if getattr(rest.get("config"), "model_type", None) in _ADD_KEYS:
+        return made(reason="the model adds keys").added()
     if plain and said.after == 0 and allow_is_causal_skip and ends is not None and ends[0] == ends[1] and (q_length == 1 or q_length == kv_length):
         return made(causal=True, plain=True)
     if said.reason is None and (said.before is not None or said.after) and said.after != 0 and (ends is None or ends[0] != ends[1]):
@@ -256,11 +283,12 @@ def mask(
         window = (_OPEN if said.before is None else said.before, _OPEN if said.after is None else said.after)
     causal = window is None and said.after == 0
     cu_q = cu_k = keys = None
+    align = "bottom-right"
     if padding is not None or said.documents or (ends is None and said.after == 0):
-        cu_q, cu_k = _documents(said, known)
+        cu_q, cu_k, align = _documents(said, known)
     elif said.after == 0 and ends[0] < ends[1]:
         keys = ends[0] - kv_offset
-    return made(causal, window, cu_q, cu_k, keys)
+    return made(causal, window, cu_q, cu_k, keys, align=align)
 
 
 def _own_attention(module, query, key, value, attention_mask, softcap, s_aux, arguments):
@@ -300,11 +328,32 @@ def _with_order(module, query, key, mask):
     return made
 
 
+def _of_chosen_keys(module, query, key, attention_mask, named):
+    """The mask of layers whose rows choose their keys (DeepSeek V3.2, MiniMax M3): only "eager" and "sdpa" get the choice as a mask, other names
+    get the keys' or blocks' numbers beside a mask that does not know of them."""
+    chosen, blocks = named.pop("indices", None), named.pop("block_indices", None)
+    if chosen is None and blocks is None:
+        return attention_mask
+    seen = attention_mask.as_tensor() if isinstance(attention_mask, Mask) else attention_mask
+    if seen is None:
+        seen = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device).tril(key.shape[2] - query.shape[2])[None, None]
+    if seen.dtype != torch.bool:
+        seen = seen == 0
+    if blocks is not None:
+        return module.indexer.build_block_mask(blocks, seen, key.shape[2], query.dtype, query.device, None) == 0
+    among = torch.zeros(query.shape[0], query.shape[2], key.shape[2], dtype=torch.bool, device=query.device)
+    return seen & among.scatter(-1, chosen.long(), True)[:, None]
+
+
 def attend(
     module, query, key, value, attention_mask, dropout=0.0, scaling=None, sliding_window=None, softcap=None, is_causal=None, s_aux=None,
     position_bias=None, **kwargs,
 ):  # fmt: skip
     """transformers' attention interface: query [batch, heads, len, head_dim]; the result is [batch, len, heads, head_dim]."""
+    attention_mask = _of_chosen_keys(module, query, key, attention_mask, kwargs)
+    if isinstance(attention_mask, Mask) and attention_mask.shape[-1] < key.shape[2]:
+        raise ValueError(f"attn_implementation='headroom': {type(module).__name__} has {key.shape[2]} keys and a mask of {attention_mask.shape[-1]}: it "
+                         "adds keys that only a mask tensor can describe: use attn_implementation='eager'")  # fmt: skip
     if isinstance(attention_mask, Mask) and attention_mask.plain:
         attention_mask, is_causal = None, True
     attention_mask = _with_order(module, query, key, attention_mask)
@@ -315,7 +364,7 @@ def attend(
     q, k, v = query, key, value
     if isinstance(attention_mask, Mask):
         said = attention_mask
-        causal, window, cu_q, cu_k, reason = said.causal, said.window, said.cu_q, said.cu_k, said.reason
+        causal, window, align, cu_q, cu_k, reason = said.causal, said.window, said.align, said.cu_q, said.cu_k, said.reason
         if said.keys is not None:
             k, v = k[:, :, : said.keys], v[:, :, : said.keys]
     elif attention_mask is not None:
