@@ -35,6 +35,19 @@ class Floats(Dry):
         self.assertEqual(lines, ["-199.0 400 6.0"])
         self.assertEqual([m for m in marks if m[0] == "value"], [])
 
+    def test_sparse_gradients_of_a_small_table_have_no_address(self):
+        lines, _ = self.dry("""
+            import torch
+            table = torch.nn.Embedding(100, 24, sparse=True, device="cuda")
+            optimizer = torch.optim.SparseAdam(table.parameters())
+            for _ in range(2):
+                table(torch.randint(0, 100, (400,)).cuda()).sum().backward()
+                optimizer.step()
+                table.weight.grad.zero_()
+            print(len(optimizer.state))
+        """, HEADROOM_DRY_STEPS="9")
+        self.assertEqual(lines, ["1"])
+
     def test_gates_into_which_the_chosen_are_scattered_follow_the_routing(self):
         program = """
             import torch

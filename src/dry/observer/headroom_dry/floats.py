@@ -15,8 +15,9 @@ class Floats:
         self.floats = set()  # where storage begins that holds known ones, or did
 
     def begins(self, t):
-        """None of a tensor without memory (a fake one): PyTorch warns who asks it for an address, and some versions refuse."""
-        return t.data_ptr() - t.storage_offset() * t.element_size() if type(t) in self.plain else None
+        """None of a tensor without memory of its own (a fake one, a sparse one): PyTorch warns who asks it for an address, or refuses."""
+        plain = type(t) in self.plain and t.layout is self.torch.strided
+        return t.data_ptr() - t.storage_offset() * t.element_size() if plain else None
 
     def is_hopeful(self, t):
         return t.numel() <= FLOATS_LATER and not t.requires_grad and self.begins(t) in self.floats
