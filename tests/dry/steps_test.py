@@ -44,6 +44,16 @@ class Steps(Dry):
                             "    for k, p in w.items():\n        p.grad = (d * v[k]).detach()\n    o.step()\n", HEADROOM_DRY_STEPS="9")
         self.assertEqual([m[2] for m in marks if m[0] == "step"], [1, 2, 3])
 
+    def test_a_program_that_updates_by_hand_ends_as_one_with_an_optimizer(self):
+        by_hand = NET + ("import itertools\ndef update():\n    net(ids).sum().backward()\n    for p in net.parameters():\n        p.data.add_(p.grad, alpha=-0.1)\n"
+                         "        p.grad = None\n")
+        _, marks = self.dry(by_hand + "for _ in itertools.count():\n    update()\n")
+        self.assertEqual(self.steps_until_they_agree(marks), [1, 2])
+        self.assertEqual([m[1] for m in marks if m[0] == "end"], ["it makes no optimizer, and the peaks of two backward passes agree"])
+        _, marks = self.dry(by_hand + "for _ in range(100):\n    update()\no = torch.optim.SGD(net.parameters(), lr=0.1)\nfor _ in range(3):\n    step(o)\n",
+                            HEADROOM_DRY_STEPS="9")
+        self.assertEqual([(m[1], m[2]) for m in marks if m[0] == "step"], [("SGD", 1), ("SGD", 2), ("SGD", 3)])
+
     def opened(self, program):
         return [(m[1].split(" ")[0], m[2]) for m in self.dry(NET + program, HEADROOM_DRY_STEPS="99")[1] if m[0] == "open"]
 

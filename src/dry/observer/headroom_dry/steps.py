@@ -3,6 +3,7 @@
 A step is counted when the program's first optimizer has stepped and a backward pass has run since it did so before: optimizers that update piece by
 piece (ZeRO's groups, an optimizer a parameter) step once, two optimizers of one program are one step. One that steps inside a backward pass (a hook of
 its gradient) ends the step with that pass. A program that runs no backward pass at all (forward gradients, evolution) takes a step each time.
+A program that has made no optimizer updates by hand: after BY_HAND backward passes each further one is a step.
 Where the first optimizer is gone, or has not stepped in ROUNDS backward passes after which another one did, that one is the first (folds, stages)."""
 import atexit
 import os
@@ -17,6 +18,7 @@ AT_MOST = 20  # steps, where peaks go on to differ
 PATIENCE_S = 10  # with what a program does at its end
 UPDATED_QUICKLY = 1 << 22  # bytes: a host updates them while a card computes a step
 ROUNDS = 10  # a generator may step less often than a critic
+BY_HAND = 100  # backward passes without an optimizer: fewer may come before one is made
 AT_LEAST_WITH_GRAPHS = 4  # torch.compile's graphs: the first step compiles, the second warms up, the third captures
 values = None  # a values.Values, if values are observed
 
@@ -32,6 +34,7 @@ _backward_since_others = False
 _peaks = []  # (allocated, reserved) of each step
 _ending = False
 _is_made = False  # an optimizer
+_without = 0  # backward passes before that
 _captured_step = False  # an optimizer's step is part of the graph that is being captured: its replays are the steps
 _trainers = []  # threads whose optimizers have stepped
 _open = set()  # what was said of bytes that nothing here bounds
@@ -134,6 +137,7 @@ def _backward(run):
         finally:
             _close()
         _step_of_backward()
+        _step_by_hand()
         return result
     _engine_run_backward.headroom_dry = True
     return _engine_run_backward
@@ -144,6 +148,15 @@ def _step_of_backward():
     if _in_backward is not None and "backward" not in _phases:
         (by, warms_up), _in_backward = _in_backward, None
         _step(by, warms_up)
+
+
+def _step_by_hand():
+    global _without
+    if _is_made or "backward" in _phases or _capturing():
+        return
+    _without += 1
+    if _without > BY_HAND:
+        _step("a backward pass", warms_up=False)
 
 
 def _capturing():
@@ -278,7 +291,7 @@ def _enough(warms_up=False):
         why = "several ranks are" if _ranks() > 1 else "a program whose peaks are not known is"
         return f"{why} run for that many" if _count >= max(3, least) else None
     if len(_peaks) >= least and all(_agree([p[i] for p in _peaks]) for i in range(2)):
-        return "the peaks of two optimizer steps agree"
+        return "the peaks of two optimizer steps agree" if _is_made else "it makes no optimizer, and the peaks of two backward passes agree"
     return at_most
 
 
