@@ -1,5 +1,6 @@
 # What `headroom forecast --check` and `headroom profile -- …` put into a program that runs on a real card, to hear PyTorch's allocator.
-add_library(headroom_listen SHARED ${PROJECT_SOURCE_DIR}/src/dry/listen/listen.cpp ${PROJECT_SOURCE_DIR}/src/dry/library/recorder.cpp)
+add_library(headroom_listen SHARED ${PROJECT_SOURCE_DIR}/src/dry/listen/listen.cpp ${PROJECT_SOURCE_DIR}/src/dry/library/recorder.cpp
+  ${PROJECT_SOURCE_DIR}/src/dry/library/observed.cpp)
 set(exports ${PROJECT_SOURCE_DIR}/cmake/listen.map)
 set_target_properties(headroom_listen PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR} LINK_DEPENDS ${exports}
   CXX_VISIBILITY_PRESET default VISIBILITY_INLINES_HIDDEN ON UNITY_BUILD OFF CXX_CLANG_TIDY "")

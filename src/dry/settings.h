@@ -27,6 +27,9 @@ constexpr const char* routing_variable = "HEADROOM_DRY_ROUTING";
 // waited for it. So its thread beside NCCL: it looks every 100 ms of the program's pace, every 10 ms, or every 200.
 constexpr const char* events_variable = "HEADROOM_DRY_EVENTS";
 
+// The observer's folder, first in PYTHONPATH of each process that loads the library.
+constexpr const char* observer_variable = "HEADROOM_DRY_OBSERVER";
+
 // What an unknown float is for the program that reads it (the observer's: 0.75).
 constexpr const char* float_variable = "HEADROOM_DRY_FLOAT";
 

@@ -386,6 +386,9 @@ TEST_F(Forecast, APyTorchWithoutCudaIsToldWhatToInstall) {
   EXPECT_NE(e.err.find("its PyTorch 2.9.0+cpu is a build without CUDA"), std::string::npos) << e.err;
   EXPECT_NE(e.err.find("pip install torch --index-url https://download.pytorch.org/whl/cu"), std::string::npos) << e.err;
   EXPECT_EQ(e.err.find("trains for hours"), std::string::npos) << e.err;
+  put("train.sh", "export PYTHONPATH=" + folder_.string() + "\nexec python3 train.py\n");  // the observer is there all the same
+  EXPECT_NE(run("forecast --device h100 --db " + db_ + " -- sh train.sh").err.find("its PyTorch 2.9.0+cpu is a build without CUDA"),
+            std::string::npos);
 }
 
 TEST_F(Forecast, AFolderForTemporaryFilesThatIsNoneIsNamed) {

@@ -30,7 +30,7 @@ std::vector<std::string> listening(const std::string& folder, Observed observed,
   if (observed == Observed::no || observer.empty()) {
     settings.emplace_back("HEADROOM_LISTEN=peaks");
   } else {
-    settings.push_back(before_old("PYTHONPATH", observer.string()));
+    settings.push_back(fmt::format("{}={}", dry::observer_variable, observer.string()));
     settings.push_back(fmt::format("HEADROOM_DRY_STEPS={}", steps));
     settings.emplace_back("HEADROOM_DRY_VALUES=0");
   }

@@ -186,9 +186,7 @@ std::vector<std::string> observed(std::int64_t steps) {
   check(!observer.empty(), Code::unsupported,
         "a program is run dry with the folder headroom_observer, which is in {}; build it with the program: make build",
         places_beside_program());
-  const char* const path = std::getenv("PYTHONPATH");
-  return {fmt::format("PYTHONPATH={}{}{}", observer.string(), path && *path ? ":" : "", path ? path : ""),
-          fmt::format("HEADROOM_DRY_STEPS={}", steps)};
+  return {fmt::format("{}={}", dry::observer_variable, observer.string()), fmt::format("HEADROOM_DRY_STEPS={}", steps)};
 }
 
 // A program that ended itself with an exit code of its own, after enough of its steps were seen.
