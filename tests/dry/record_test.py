@@ -72,6 +72,13 @@ class Record(Dry):
         self.assertEqual(len({r[0] for r in places}), 1)
         self.assertEqual([r[3] == places[0][3] for r in places], [True, False, False])
 
+    def test_a_long_run_is_whole_and_a_longer_one_says_that_it_is_not(self):
+        turns = "for _ in range(90000):\n    torch.empty(300, device='cuda')\n"
+        self.assertGreater(len(self.asked(turns)), 1 << 18)
+        few = "from headroom_dry import requests\nrequests.MOST = 1000\n"
+        _, marks = self.dry(NET + few + turns, HEADROOM_DRY_STEPS="99")
+        self.assertEqual([m[1][:46] for m in marks if m[0] == "note"], ["more than 1000 requests of PyTorch's allocator"])
+
     def blocks_asked(self, program):
         """How many blocks the record says were taken: each where none is, from the first on."""
         requests = self.asked(program)

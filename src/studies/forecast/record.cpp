@@ -236,7 +236,7 @@ Record uncertain_of(const Told& t, bool for_people) {
         : lacks_workspace ? "a function above may ask for more workspace than is counted"
         : !t.short_by.empty()
             ? "what a second step takes was not seen"
-            : "PyTorch's requests could not be played again at other addresses (another allocator, CUDA graphs), where it may need more"));
+            : "PyTorch's requests could not be played again at other addresses (another allocator, CUDA graphs, a very long run), where it may need more"));
   return r;
 }
 

@@ -6,7 +6,7 @@ import sys
 
 from . import library
 
-MOST = 1 << 18  # events of a card; of a longer run nothing is written
+MOST = 1 << 20  # events of a card, each half a KiB of the host's memory when they are read; of a longer run nothing is written
 WHAT = {"alloc": 0, "free_requested": 1, "free_completed": 2, "segment_alloc": 3, "segment_free": 4, "segment_map": 5, "segment_unmap": 5, "oom": None, "snapshot": None}
 OTHER = 6
 OWN_POOL = 1 << 31  # a bit of a stream's number, as in record.h
@@ -112,6 +112,8 @@ def send():
     except Exception as e:  # another allocator keeps no history
         library.mark("note", f"requests of PyTorch's allocator are not known: {type(e).__name__}: {e}")
         return
+    if not _whole:
+        library.mark("note", f"more than {MOST} requests of PyTorch's allocator: they are not played again at other addresses")
     for device, (_, words) in _asked.items():
         if words:
             library.requests(device, words.buffer_info()[0], len(words) // 3, int(_whole))
