@@ -48,6 +48,24 @@ class Loops(Dry):
             self.assertRegex(end[0], f"read {times} times")
             self.assertIn((line, 64), [(m[1].rsplit("/", 1)[1], m[2]) for m in marks if m[0] == "loop"])
 
+    def test_a_loop_goes_on_while_any_of_an_unknown_mask_may_be_true(self):
+        program = """
+            import torch
+            x, n = torch.randn(8, device="cuda"), [0, 0, 0]
+            while ((x < 0.5) & (torch.full_like(x, n[0]) < 6)).any():
+                n[0] += 1
+            while (x < 0.5).any():
+                n[1] += 1
+                assert not (x > 9).any()
+            while (x < 0.5).any() and n[2] < 40:
+                n[2] += 1
+            print(n)
+        """
+        lines, marks = self.dry(program)
+        self.assertEqual(lines, ["[6, 16, 40]"])
+        self.assertEqual([(m[1].rsplit("/", 1)[1], m[2]) for m in marks if m[0] == "routed"], [("program.py:4", 1)])
+        self.assertEqual(self.dry(program, HEADROOM_DRY_ROUTING="balanced")[0], ["[0, 0, 0]"])
+
     def test_loops_that_end_by_themselves_run_on(self):
         loops = [
             "for _ in range(3000):\n    n += counter.item() + 1\n",

@@ -10,7 +10,7 @@ from .operations import DRAWN, MOST, NUMBERS
 from .rules import Rules
 
 WORDS = 64  # as many guessed numbers at most may be those that a model proposes and another chooses
-COUNTS = 16  # of one line in one turn of its loop's function
+COUNTS, PATIENCE = 16, 1000  # of one line in one turn of its loop's function
 
 inside = threading.local()  # now: this observer computes; told: the line that reads was said; waiting: a call with a number for a tensor
 
@@ -34,6 +34,7 @@ class Again:
         cpu_kwargs = {k: self.on_cpu(x, call, k in skip, k in writes) for k, x in kwargs.items() if k != "pin_memory"}
         if bare in DRAWN:
             cpu_kwargs["generator"] = self.rules.random
+            self.rules.drew = True
             if call.state:
                 call.state = 2
         if not call.state:
@@ -92,8 +93,13 @@ class Again:
             return [torch.zeros(shapes[0], dtype=torch.bool, device="cpu")]
         if bare == "ne" and floating and len(args) > 1 and isinstance(args[1], (int, float)) and args[1] == float("inf"):
             return [torch.ones(shapes[0], dtype=torch.bool, device="cpu")]  # isinf and isfinite ask so
+        if bare in ("bitwise_and", "logical_and", "__and__") and x.dtype is torch.bool and any(self.is_known_false(y) for y in args[:2]):
+            return [torch.zeros(shapes[0], dtype=torch.bool, device="cpu")]
         if bare == "any" and (len(args) > 1 or "dim" in kwargs):  # of rows (which beams may still win); of all, a program asks whether something is wrong
             return [self.rules.mask(shapes[0])]
+        if bare == "any" and not shapes[0] and self.goes_on_by(COUNTS, PATIENCE):  # `while unfinished.any()`
+            self.say_routed(of_a_mask=True)
+            return [torch.tensor(self.rules.how != "balanced", device="cpu")]
         if bare in ("sum", "cumsum") and x.dtype is torch.bool and x.dim() == 2 and len(args) > 1:  # lengths of padded rows
             along = list(args[1] or ()) if bare == "sum" else [args[1]]
             if len(along) == 1:
@@ -134,6 +140,23 @@ class Again:
         self.rules.agreed = True
         same = self.rules.mask(a.shape)
         return [same if bare == "eq" else ~same]
+
+    def is_known_false(self, x):
+        if not isinstance(x, self.torch.Tensor) or x.dtype is not self.torch.bool or not self.on_card(x) or x.numel() > MOST:
+            return False
+        held, state = self.twin(x)
+        return state == 1 and not held.any()
+
+    def goes_on_by(self, alone, beside):
+        """Whether the test of a `while` asks, and has not asked often in this turn of its loop's function: where only what it asks for ends the loop, and
+        where something else may end it, too."""
+        frame = own_frame(sys._getframe())
+        where = frame and loop_frame(frame)
+        if not where or not loops.is_test(where.f_code.co_filename, where.f_lineno):
+            return False
+        _, _, counts = self.seen(frame, self.counted)
+        kind = loops.kind_of(where.f_code.co_filename, where.f_lineno)
+        return counts[2] <= (alone if kind == loops.ENDLESS else beside)
 
     def waits_for_a_count(self):
         """Whether a loop that a count may end (`while mask.sum() > 0`) has counted often: it gets no number any more, which reads as 0."""

@@ -37,6 +37,11 @@ def _leaves(nodes, breaks=True):
     return False
 
 
+def is_test(file, line):
+    """Whether this line is in the test of a `while`."""
+    return any(isinstance(n, ast.While) and _within(n.test, line) for n in _nodes(file))
+
+
 def kind_of(file, line):
     """Of the innermost loop that this line is in, within its function; None: in none."""
     if (file, line) in _kinds:
