@@ -76,6 +76,9 @@ TEST_F(Forecast, AMaskOfWhichACardKnowsHowMuchIsTrueIsSaidAsOne) {
   EXPECT_NE(may.out.find("how much of a mask is true"), std::string::npos) << may.out;
   EXPECT_NE(may.out.find("model.py:7 reads which elements of a mask are true"), std::string::npos) << may.out;
   EXPECT_EQ(may.out.find("expert"), std::string::npos) << may.out;
+  const Ended drawn = run(line("--device h100 --memory 2.8", "batch=8 routed drawn"));
+  EXPECT_NE(drawn.out.find("model.py:7 reads a size that follows from what is drawn at random"), std::string::npos) << drawn.out;
+  EXPECT_EQ(drawn.out.find("mask"), std::string::npos) << drawn.out;
 }
 
 TEST_F(Forecast, AProgramThatFailsWhereNothingOfItsMaskIsTrueKeepsItsUpperEnd) {
@@ -387,7 +390,7 @@ TEST_F(Forecast, APyTorchWithoutCudaIsToldWhatToInstall) {
   EXPECT_NE(e.err.find("pip install torch --index-url https://download.pytorch.org/whl/cu"), std::string::npos) << e.err;
   EXPECT_EQ(e.err.find("trains for hours"), std::string::npos) << e.err;
   put("train.sh", "export PYTHONPATH=" + folder_.string() + "\nexec python3 train.py\n");  // the observer is there all the same
-  EXPECT_NE(run("forecast --device h100 --db " + db_ + " -- sh train.sh").err.find("its PyTorch 2.9.0+cpu is a build without CUDA"),
+  EXPECT_NE(shell("$H forecast --device h100 --db " + db_ + " -- sh train.sh").err.find("its PyTorch 2.9.0+cpu is a build without CUDA"),
             std::string::npos);
 }
 

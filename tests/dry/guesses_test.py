@@ -107,6 +107,16 @@ class Guesses(Dry):
         self.assertEqual(self.dry(program, HEADROOM_DRY_ROUTING="balanced")[0], ["0 False"])
 
     @unittest.skipUnless(importlib.util.find_spec("torchvision"), "torchvision is not installed")
+    def test_sizes_by_drawn_numbers_are_run_with_other_draws(self):
+        program = """
+            import torch
+            ids = torch.randint(0, 100, (300,), device="cuda")
+            print((ids < 30).nonzero().shape[0], len(ids[ids > 50]))
+        """
+        lines, marks = self.dry(program)
+        self.assertEqual([(m[1].rsplit("/", 1)[1], m[2]) for m in marks if m[0] == "routed"], [("program.py:4", 2)])
+        self.assertEqual(len({lines[0], *(self.dry(program, HEADROOM_DRY_ROUTING=how)[0][0] for how in ("balanced", "worst"))}), 3)
+
     def test_what_a_kernel_of_another_library_writes_is_not_known(self):
         """It fills a mask of zeros with the boxes that are kept."""
         lines, marks = self.dry("""

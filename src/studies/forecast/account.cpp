@@ -6,6 +6,18 @@
 
 namespace headroom::studies {
 
+const GuessedWords& words_of(Guessed guessed) {
+  static constexpr GuessedWords words[]{
+      {"other experts", "how many tokens go to each expert", "tokens to any of them, as many to each, all to the same",
+       "the choice of experts"},
+      {"other masks", "which elements of a mask are true, or how many values differ",
+       "with half of each such mask, with nothing of it, with all of it", "how much of a mask is true"},
+      {"other draws", "a size that follows from what is drawn at random",
+       "with other numbers each time, of which a fourth may be outside the interval", "what is drawn at random"},
+  };
+  return words[std::size_t(guessed)];
+}
+
 ReservedRange reserved_range(const dry::Needs& low, const dry::Needs& high, std::uint64_t unsure_bytes) {
   constexpr std::uint64_t segment = 2 << 20;
   const std::uint64_t more = ((high.reserved - low.reserved) / 8 + unsure_bytes + segment - 1) / segment * segment;

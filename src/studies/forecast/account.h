@@ -12,6 +12,15 @@
 
 namespace headroom::studies {
 
+// What a dry run guesses where sizes follow from it, as the observer numbers it: which experts tokens go to, which elements of a mask are true, what the
+// card draws at random.
+enum class Guessed { experts, masks, draws };
+
+struct GuessedWords {
+  const char *others, *reads, *runs, *decides;
+};
+const GuessedWords& words_of(Guessed);
+
 struct RanOut {             // the card had no room, and the program was told
   std::uint64_t bytes = 0;  // the tensor's bytes; 0: unknown
   std::int64_t step = 0;    // the step under way, counted from 1
@@ -82,8 +91,8 @@ struct ProcessStory {
   bool ended_itself = false;                 // in that while, with an exit code of its own
   std::vector<std::string> unknown_lines;    // lines that read unknown values since the last step; the first ones
   bool made_optimizer = false;
-  std::string routed;        // a line whose sizes follow from a guess of which experts tokens go to
-  bool of_a_mask = false;    // or of which elements of a mask are true
+  std::string routed;  // a line whose sizes follow from a guess
+  Guessed guessed = Guessed::experts;
   bool late_events = false;  // PyTorch's allocator asked whether another stream is done with memory, and only the card's speed decides it
   std::string torch;         // its version; empty: not known
   bool torch_with_cuda = true;

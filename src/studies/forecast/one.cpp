@@ -192,9 +192,9 @@ void add_runs(Told& t, const DryRunAsked& as_it_ran, const char* variable, std::
 // that fails where nothing is true has no such low end, and keeps its upper one.
 void add_routing(Told& t, const DryRunAsked& as_it_ran, const ProcessStory& one, const Host& host) {
   constexpr std::array others{"balanced", "worst"};
-  t.routing = Routing{one.routed, one.of_a_mask};
-  add_runs(t, as_it_ran, dry::routing_variable, others, one.of_a_mask ? "the runs with other masks" : "the runs with other experts", host,
-           one.of_a_mask ? others[0] : "");
+  t.routing = Routing{one.routed, one.guessed};
+  const std::string what = fmt::format("the runs with {}", words_of(one.guessed).others);
+  add_runs(t, as_it_ran, dry::routing_variable, others, what.c_str(), host, one.guessed == Guessed::masks ? others[0] : "");
 }
 
 // PyTorch's allocator gives memory back that a second stream used once that stream is done with it. By the clock it was done sooner or later; of a
@@ -270,7 +270,7 @@ Told forecast_one(const Forecast& a, const std::vector<std::string>& program, co
   fill(t, run.processes);
   if (const ProcessStory* const one = routed_one(t.processes);
       one && !t.stopped && run.ended_well() && !std::getenv(dry::routing_variable)) {
-    asked.progress = doing(one->of_a_mask ? "other masks" : "other experts");
+    asked.progress = doing(words_of(one->guessed).others);
     add_routing(t, asked, *one, host);
   }
   if (std::ranges::any_of(t.processes, &ProcessStory::late_events) && !t.stopped && run.ended_well() &&

@@ -204,12 +204,8 @@ Record uncertain_of(const Told& t, bool for_people) {
                     "also played so.",
                     most.spread->smaller, most.spread->larger));
   if (t.routing)
-    note(fmt::format(
-        "{} reads {}, which only the card knows. The program was run three times: {}; the need is the interval of all three.",
-        t.routing->line,
-        t.routing->of_a_mask ? "which elements of a mask are true, or how many values differ" : "how many tokens go to each expert",
-        t.routing->of_a_mask ? "with half of each such mask, with nothing of it, with all of it"
-                             : "tokens to any of them, as many to each, all to the same"));
+    note(fmt::format("{} reads {}, which only the card knows. The program was run three times: {}; the need is the interval of all three.",
+                     t.routing->line, words_of(t.routing->guessed).reads, words_of(t.routing->guessed).runs));
   if (t.late)
     note(
         "Memory of one stream that another used, or that PyTorch holds for a collective, comes back once the card is done with it and "
@@ -225,18 +221,17 @@ Record uncertain_of(const Told& t, bool for_people) {
   }
   const bool lacks_workspace = std::ranges::any_of(functions, [](const OnlyAcceptedRow& f) { return f.may_take_more(); });
   if (!high)
-    note(fmt::format(
-        "At least {}: {}.", words(low),
-        t.at_least                ? "what it takes after it runs out was not seen"
-        : !runtimes_of(t).empty() ? "what a runtime of its own would take is not counted"
-        : std::ranges::any_of(t.processes, &ProcessStory::tuned)
-            ? "measuring kernels to choose among them leaves memory reserved on a card, of which only a part is seen here"
-        : std::ranges::any_of(t.processes, [](const ProcessStory& p) { return !p.open.empty(); })
-            ? "values, or an order, that only the card's machine knows may need more, as a remark here says"
-        : lacks_workspace ? "a function above may ask for more workspace than is counted"
-        : !t.short_by.empty()
-            ? "what a second step takes was not seen"
-            : "PyTorch's requests could not be played again at other addresses (another allocator, CUDA graphs, a very long run), where it may need more"));
+    note(fmt::format("At least {}: {}.", words(low),
+                     t.at_least                ? "what it takes after it runs out was not seen"
+                     : !runtimes_of(t).empty() ? "what a runtime of its own would take is not counted"
+                     : std::ranges::any_of(t.processes, &ProcessStory::tuned)
+                         ? "measuring kernels to choose among them leaves memory reserved on a card, of which only a part is seen here"
+                     : std::ranges::any_of(t.processes, [](const ProcessStory& p) { return !p.open.empty(); })
+                         ? "values, or an order, that only the card's machine knows may need more, as a remark here says"
+                     : lacks_workspace     ? "a function above may ask for more workspace than is counted"
+                     : !t.short_by.empty() ? "what a second step takes was not seen"
+                                           : "PyTorch's requests could not be played again at other addresses (another allocator, CUDA "
+                                             "graphs, a very long run), where it may need more"));
   return r;
 }
 

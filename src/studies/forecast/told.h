@@ -19,10 +19,10 @@ struct Runs {
   std::uint64_t allocated_low_bytes = 0, allocated_high_bytes = 0;
 };
 
-// With other experts for its tokens, in a program whose sizes follow from that.
+// With other guesses, in a program whose sizes follow from them.
 struct Routing {
-  std::string line;        // the line that reads how many tokens there are
-  bool of_a_mask = false;  // the line reads which elements of a mask are true
+  std::string line;  // the line that reads such a size
+  Guessed guessed = Guessed::experts;
 };
 
 // What is known of one program, run dry or for real.

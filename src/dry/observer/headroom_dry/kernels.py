@@ -312,7 +312,7 @@ class Kernels:
             prepared = prepare(base, args, kwargs)
             if not prepared or prepared[1] == 2:
                 self.count(args[0])
-                self.say_routed(of_a_mask=bool(prepared) and prepared[2])
+                self.say_routed(of_a_mask=bool(prepared) and prepared[2], of_draws=bool(prepared) and self.rules.drew)
             inside.told = True  # its own reads need no more words
             try:
                 out = op._handle.redispatch_boxed(keyset & after, *args, **kwargs)

@@ -28,7 +28,7 @@ class Reads:
         self.waiting = {}  # by line: of its loop, when it began, what the card was given and how often floats were compared by then
         self.compares = 0
         self.as_bytes = {}  # by (dtype, number)
-        self.said_routed = self.said_open = False
+        self.said_routed, self.said_open = None, False
 
     def read(self, t):
         """The bytes of the number that stands for what is unknown of `t`; none: zeros."""
@@ -109,13 +109,15 @@ class Reads:
         late = counts[2] % (PATIENCE + 200) - PATIENCE
         return PLAIN if late < 0 else FALLEN if late < 100 else RISEN, key, counts
 
-    def say_routed(self, of_a_mask=False):
-        """Once: the line that reads a number which follows from a guess of which experts tokens go to, or how much of an unknown mask is true."""
-        if (self.rules.routed or of_a_mask) and not self.said_routed:
+    def say_routed(self, of_a_mask=False, of_draws=False):
+        """Once: the line that reads a number which follows from a guess of which experts tokens go to (0), of how much of an unknown mask is true (1), or,
+        until one of these is read, of what the card draws at random (2)."""
+        guess = 1 if of_a_mask else 0 if self.rules.routed else 2 if of_draws else None
+        if guess is not None and (self.said_routed is None or self.said_routed == 2 != guess):
             frame = own_frame(sys._getframe(), anywhere=True)
             if frame is not None:
-                self.said_routed = True
-                library.mark("routed", f"{frame.f_code.co_filename}:{frame.f_lineno}", int(of_a_mask))
+                self.said_routed = guess
+                library.mark("routed", f"{frame.f_code.co_filename}:{frame.f_lineno}", guess)
 
     def say_open(self, bare):
         """Once: a line that makes a tensor as large as a value says."""

@@ -14,9 +14,10 @@ class Rules:
         self.shares = None
         if self.how.startswith("measured:"):
             self.shares = torch.tensor([float(x) for x in self.how[9:].split(",")], dtype=torch.float64, device="cpu")
-        self.random = torch.Generator(device="cpu").manual_seed(7)
+        self.random = torch.Generator(device="cpu").manual_seed({"balanced": 8, "worst": 9}.get(self.how, 7))  # other draws in other runs
         self.drawn = {}  # by the module that asked: its last choice
         self.routed = False  # a choice was made that another routing makes in another way
+        self.drew = False  # numbers were drawn here that a card draws in another way
         self.agreed = False  # so was whether two guesses are the same
 
     def chosen(self, shape, dim, among):
