@@ -41,6 +41,28 @@ class ReplaceTest(Base):
             with self.assertRaisesRegex(hr.Error, "of ours"):
                 F.scaled_dot_product_attention(q, k, v)
 
+    def test_what_torch_refuses_is_refused_within(self):
+        """A mask of a type or shape that torch's does not take was read all the same."""
+        F = torch.nn.functional
+        q, k, v = (torch.randn(1, 2, 4, 8) for _ in range(3))
+
+        def outcome(mask):
+            try:
+                return F.scaled_dot_product_attention(q, k, v, attn_mask=mask).shape
+            except (RuntimeError, IndexError) as refused:
+                return type(refused), str(refused)
+
+        for mask in (torch.zeros(4, 4, dtype=torch.float64), torch.zeros(4, 4, dtype=torch.bfloat16), torch.tensor(True)):
+            want = outcome(mask)
+            with ht.replace_sdpa() as seen:
+                self.assertEqual(outcome(mask), want)
+            self.assertRegex(seen.explain(), f"attn_mask is {mask.dtype} of {mask.dim()} dimensions, which torch refuses")
+        for scale in (float("nan"), float("inf")):  # torch has a NaN for them
+            want = F.scaled_dot_product_attention(q, k, v, scale=scale)
+            with ht.replace_sdpa() as seen:
+                self.assertTrue(torch.equal(F.scaled_dot_product_attention(q, k, v, scale=scale).isnan(), want.isnan()))
+            self.assertRegex(seen.explain(), f"scale is {scale}: it must be finite")
+
     def test_nested_tensors_are_torchs(self):
         F, parts = torch.nn.functional, [torch.randn(5, 2, 8), torch.randn(7, 2, 8)]
         strided = torch.nested.nested_tensor([t.transpose(0, 1).contiguous() for t in parts])

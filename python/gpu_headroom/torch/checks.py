@@ -59,6 +59,8 @@ def _misfit(q, k, v, attn_mask, dropout_p, scale, enable_gqa, layout, paged=Fals
         return ValueError, f"dropout_p is {dropout_p}: dropout {'over a cache in pages' if paged else 'of a DTensor'} is not served"
     if scale is not None and not isinstance(scale, (numbers.Real, torch.SymFloat)):
         return TypeError, f"scale is a {type(scale).__name__}: a number, or None for 1/sqrt(head_dim)"
+    if scale is not None and not -math.inf < scale < math.inf:  # in words that compiled code has for symbols too
+        return ValueError, f"scale is {scale}: it must be finite"
     rows = 1 if layout == "bhld" else 2
     if (q.shape[0] != k.shape[0] and not paged) or q.shape[3] != k.shape[3]:
         return ValueError, f"q is {tuple(q.shape)} and k is {tuple(k.shape)}: {'' if paged else 'batch and '}head_dim must agree"
@@ -127,8 +129,6 @@ def options_of(is_causal, scale, window, align, layout, variant, deterministic, 
     for name, value in (("deterministic", deterministic), ("tf32", tf32)):
         if not isinstance(value, bool) and not (name == "tf32" and value is None):
             raise TypeError(f"{name} is a {type(value).__name__}: True or False{', or None for what torch says' if name == 'tf32' else ''}")
-    if scale is not None and not -math.inf < scale < math.inf:  # in words that compiled code has for symbols too
-        raise ValueError(f"scale is {scale}: it must be finite")
     if isinstance(softcap, bool) or not isinstance(softcap, (numbers.Real, torch.SymFloat)) or not 0 <= softcap < math.inf:
         raise ValueError(f"softcap is {softcap!r}: a number above 0, or 0 for none")
     mask = 2 if window is not None else 1 if is_causal else 0

@@ -290,7 +290,8 @@ def _sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, sca
     window = cu_q = cu_k = None
     if readable and reason is None:
         said = mask.unsqueeze(1) if dims == 3 and mask.dim() == 3 else mask
-        said = masks.read(said, q, k)
+        fits = mask.dim() >= 2 and mask.dtype in (torch.bool, torch.float32, query.dtype, q.dtype)
+        said = masks.read(said, q, k) if fits else f"attn_mask is {mask.dtype} of {mask.dim()} dimensions, which torch refuses"
         if isinstance(said, masks.Seen):
             is_causal, window, align, cu_q, cu_k = said.is_causal, said.window, said.align, said.cu_q, said.cu_k
         else:
