@@ -16,15 +16,28 @@ def philox(key, counter):
     return x
 
 
+def philox_short(key, counter):
+    """Philox 2x32-7: a key that is a number or an array, a counter of two arrays, of 32 bits each."""
+    k, (x, y) = key, counter
+    for _ in range(7):
+        product = np.uint64(0xD256D193) * x
+        x, y, k = (product >> np.uint64(32)) ^ k ^ y, product & _LOW, (k + np.uint64(0x9E3779B9)) & _LOW
+    return x, y
+
+
 def kept(seed, offset, dropout, batch, heads, len_q, len_k):
     """float64 [batch, heads, len_q, len_k]: 0 where dropped, else what the probability is multiplied by."""
     seed, offset = (int(n) & (1 << 64) - 1 for n in (seed, offset))
-    key0, key1, salt, _ = philox((seed & 0xFFFFFFFF, seed >> 32), (offset & 0xFFFFFFFF, offset >> 32, 0, 0))
-    pair = np.arange(batch * heads).reshape(batch, heads, 1, 1)
-    row, key = np.arange(len_q).reshape(1, 1, -1, 1), np.arange(len_k).reshape(1, 1, 1, -1)
+    first, of_keys, of_rows, _ = philox((seed & 0xFFFFFFFF, seed >> 32), (offset & 0xFFFFFFFF, offset >> 32, 0, 0))
+    pair = np.arange(batch * heads, dtype=np.uint64).reshape(batch, heads, 1, 1)
+    row, key = np.arange(len_q, dtype=np.uint64).reshape(1, 1, -1, 1), np.arange(len_k, dtype=np.uint64).reshape(1, 1, 1, -1)
     pair, row, key = np.broadcast_arrays(pair, row, key)
-    words = philox((key0, key1), (key // 32 * 8 + key % 8, row // 16 * 8 + row % 8, pair, np.full(pair.shape, salt)))
-    word = np.choose(key // 8 % 4, words).astype(np.uint64)
-    draws = (word >> (row // 8 % 2 * 16).astype(np.uint64)) & np.uint64(0xFFFF)
+
+    def place(at):
+        return at // np.uint64(16) * np.uint64(8) + at % np.uint64(8)
+
+    words = philox_short((first + pair) & _LOW, (place(key) ^ of_keys, place(row) ^ of_rows))
+    word = np.where(key // np.uint64(8) % np.uint64(2) == 0, *words)
+    draws = (word >> (row // np.uint64(8) % np.uint64(2) * np.uint64(16))) & np.uint64(0xFFFF)
     below = min(int(np.floor(float(np.float32(dropout)) * 65536 + 0.5)), 65535)
     return np.where(draws < below, 0.0, 65536 / (65536 - below))

@@ -28,11 +28,12 @@ std::optional<Dropping> dropping_of(const Problem& p, const Extras& with) {
 }
 
 void dropout_factors(const Dropping& d, std::int64_t pair, std::int64_t row, std::int64_t first, std::int64_t last, float kept, float* to) {
+  const HeadDraws draws = d.draws.of_head(std::uint32_t(pair));
   const int shift = int(row / 8 % 2 * 16);
-  for (std::int64_t begin = first / 32 * 32; begin < last; begin += 32)
+  for (std::int64_t begin = first / 16 * 16; begin < last; begin += 16)
     for (std::int64_t k = 0; k < 8; ++k) {
-      const FourWords x = d.draws.at(std::uint32_t(pair), std::uint32_t(row), std::uint32_t(begin + k));
-      for (std::int64_t word = 0; word < 4; ++word)
+      const TwoWords x = draws.at(std::uint32_t(row), std::uint32_t(begin + k));
+      for (std::int64_t word = 0; word < 2; ++word)
         if (const std::int64_t key = begin + 8 * word + k; key >= first && key < last)
           to[key - first] = (x.word[word] >> shift & 0xffff) < d.dropout.below ? 0.0f : kept;
     }

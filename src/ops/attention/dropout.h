@@ -1,8 +1,8 @@
 // Which probabilities dropout keeps: a function of seed, offset, batch, head, row and key alone, so every tiling and every kernel keeps the same.
 //
-// Philox 4x32-10 (Salmon, Moraes, Dror and Shaw, 2011). The offset under the seed gives the key and the last counter word of a call. Under that
-// key, one counter gives 8 draws of 16 bits, for rows r and r + 8 of sixteen and keys k, k + 8, k + 16 and k + 24 of thirty-two: what a lane of a
-// matrix instruction holds, whether its rows are queries or keys. A probability is dropped where its draw is below round(dropout · 65 536).
+// Philox (Salmon, Moraes, Dror and Shaw, 2011). 4x32-10 makes a call's key of seed and offset; under a head's key one counter of 2x32-7 gives 4 draws
+// of 16 bits, for rows r and r + 8 of sixteen and keys k and k + 8 of sixteen: what a lane of a matrix instruction holds, whether its rows are queries
+// or keys. A probability is dropped where its draw is below round(dropout · 65 536).
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -14,12 +14,12 @@ namespace headroom::attention {
 struct FourWords {
   std::uint32_t word[4];
 };
+struct TwoWords {
+  std::uint32_t word[2];
+};
 
-HEADROOM_HD FourWords philox(std::uint32_t key0, std::uint32_t key1, FourWords x) {
+HEADROOM_HD FourWords philox(std::uint32_t key0, std::uint32_t key1, FourWords x) {  // 4x32-10
   constexpr std::uint32_t multiplier0 = 0xd2511f53, multiplier1 = 0xcd9e8d57, step0 = 0x9e3779b9, step1 = 0xbb67ae85;
-#ifdef __CUDA_ARCH__
-#pragma unroll
-#endif
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t a = std::uint64_t(multiplier0) * x.word[0], b = std::uint64_t(multiplier1) * x.word[2];
     x = {{std::uint32_t(b >> 32) ^ x.word[1] ^ key0, std::uint32_t(b), std::uint32_t(a >> 32) ^ x.word[3] ^ key1, std::uint32_t(a)}};
@@ -28,23 +28,42 @@ HEADROOM_HD FourWords philox(std::uint32_t key0, std::uint32_t key1, FourWords x
   }
   return x;
 }
+constexpr int short_rounds = 7;  // the fewest in which its authors found no flaw
+constexpr std::uint32_t short_multiplier = 0xd256d193, short_step = 0x9e3779b9;
+HEADROOM_HD TwoWords philox_short(std::uint32_t key, TwoWords x) {  // 2x32-7
+#ifdef __CUDA_ARCH__
+#pragma unroll
+#endif
+  for (int round = 0; round < short_rounds; ++round) {
+    const std::uint64_t product = std::uint64_t(short_multiplier) * x.word[0];
+    x = {{std::uint32_t(product >> 32) ^ key ^ x.word[1], std::uint32_t(product)}};
+    key += short_step;
+  }
+  return x;
+}
 
-struct Draws {  // one call's random bits
-  std::uint32_t key0, key1, salt;
+struct HeadDraws {  // the random bits of one head of one row of the batch
+  std::uint32_t key, of_keys, of_rows;
+
+  // A row's and a key's part of a counter. Word (key / 8) % 2 is the key's; its low half is the row's where (row / 8) % 2 is 0, else its high half.
+  static HEADROOM_HD std::uint32_t place(std::uint32_t at) { return at / 16 * 8 + at % 8; }
+  HEADROOM_HD TwoWords at(std::uint32_t row, std::uint32_t key_at) const {
+    return philox_short(key, {{place(key_at) ^ of_keys, place(row) ^ of_rows}});
+  }
+  HEADROOM_HD std::uint32_t draw(std::uint32_t row, std::uint32_t key_at) const {
+    return at(row, key_at).word[key_at / 8 % 2] >> (row / 8 % 2 * 16) & 0xffff;
+  }
+};
+
+struct Draws {  // one call's
+  HeadDraws first;
 
   static HEADROOM_HD Draws of(std::uint32_t seed_low, std::uint32_t seed_high, std::uint32_t offset_low, std::uint32_t offset_high) {
     const FourWords x = philox(seed_low, seed_high, {{offset_low, offset_high, 0, 0}});
-    return {x.word[0], x.word[1], x.word[2]};
+    return {{x.word[0], x.word[1], x.word[2]}};
   }
-  // The counter of a row and a key of head `pair` (batch · heads + head). Word (key / 8) % 4 is the key's; its low half is the row's where
-  // (row / 8) % 2 is 0, else its high half.
-  static HEADROOM_HD std::uint32_t of_key(std::uint32_t key) { return key / 32 * 8 + key % 8; }
-  static HEADROOM_HD std::uint32_t of_row(std::uint32_t row) { return row / 16 * 8 + row % 8; }
-  HEADROOM_HD FourWords at(std::uint32_t pair, std::uint32_t row, std::uint32_t key) const {
-    return philox(key0, key1, {{of_key(key), of_row(row), pair, salt}});
-  }
-  HEADROOM_HD std::uint32_t draw(std::uint32_t pair, std::uint32_t row, std::uint32_t key) const {
-    return at(pair, row, key).word[key / 8 % 4] >> (row / 8 % 2 * 16) & 0xffff;
+  HEADROOM_HD HeadDraws of_head(std::uint32_t pair) const {  // batch · heads + head
+    return {first.key + pair, first.of_keys, first.of_rows};
   }
 };
 
@@ -70,7 +89,7 @@ struct Dropping {  // for the CPU, which reads `random` itself; draws are the ca
 };
 inline float factor_of(const std::optional<Dropping>& d, std::int64_t pair, std::int64_t row, std::int64_t key) {  // of one probability
   if (!d) return 1;
-  return d->draws.draw(std::uint32_t(pair), std::uint32_t(row), std::uint32_t(key)) < d->dropout.below ? 0 : d->dropout.factor;
+  return d->draws.of_head(std::uint32_t(pair)).draw(std::uint32_t(row), std::uint32_t(key)) < d->dropout.below ? 0 : d->dropout.factor;
 }
 std::optional<Dropping> dropping_of(const Problem&, const Extras&);  // none if the problem has no dropout
 

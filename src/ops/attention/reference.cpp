@@ -148,7 +148,7 @@ Reference reference(const Problem& p, const Tensor& q, const Tensor& k, const Te
         double* o = r.o.data() + row_at * dim_v;
         const auto factor = [&](std::int64_t j) {  // dropout's, for a probability
           if (!dropping) return 1.0;
-          const auto draw = dropping->draws.draw(std::uint32_t(b * p.heads + h), std::uint32_t(i), std::uint32_t(j));
+          const auto draw = dropping->draws.of_head(std::uint32_t(b * p.heads + h)).draw(std::uint32_t(i), std::uint32_t(j));
           return draw < dropping->dropout.below ? 0.0 : kept;
         };
         for (auto j = row.first; j < row.last; ++j)

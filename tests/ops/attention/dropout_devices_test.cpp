@@ -143,6 +143,10 @@ TEST(AttentionDropoutDraws, PhiloxGivesItsAuthorsAnswers) {  // kat_vectors of R
   EXPECT_TRUE(is(philox(~0u, ~0u, {{~0u, ~0u, ~0u, ~0u}}), {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
   EXPECT_TRUE(is(philox(0xa4093822, 0x299f31d0, {{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}}),
                  {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+  const auto are = [](TwoWords x, std::uint32_t first, std::uint32_t second) { return x.word[0] == first && x.word[1] == second; };
+  EXPECT_TRUE(are(philox_short(0, {{0, 0}}), 0x257a3673, 0xcd26be2a));
+  EXPECT_TRUE(are(philox_short(~0u, {{~0u, ~0u}}), 0xab302c4d, 0x3dc9d239));
+  EXPECT_TRUE(are(philox_short(0x13198a2e, {{0x243f6a88, 0x85a308d3}}), 0xbedbbe6b, 0xe4c770b3));
 }
 
 TEST(AttentionDropoutDraws, NoTwoPairsShareADraw) {  // each (head, row, key) has bits of its own in a counter of its own
@@ -150,7 +154,7 @@ TEST(AttentionDropoutDraws, NoTwoPairsShareADraw) {  // each (head, row, key) ha
   for (std::uint32_t pair : {0u, 1u, 77u})
     for (std::uint32_t row = 0; row < 70; ++row)
       for (std::uint32_t key = 0; key < 100; ++key)
-        EXPECT_TRUE(seen.insert({Draws::of_key(key) * 4 + key / 8 % 4, Draws::of_row(row), row / 8 % 2, pair}).second);
+        EXPECT_TRUE(seen.insert({HeadDraws::place(key) * 2 + key / 8 % 2, HeadDraws::place(row), row / 8 % 2, pair}).second);
 }
 
 struct Kept {  // 1 where kept, of [pairs][rows][keys]

@@ -17,9 +17,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace headroom::attention::HWY_NAMESPACE {
 
-// The words of eight counters: keys key … key + 7 of one row, or rows row … row + 7 of one key.
+// The words of eight counters: keys key … key + 7 of one row, or rows row … row + 7 of one key. All eight begin where `place` is a multiple of 8.
 template <bool keys_along>
-HWY_INLINE void eight_counters(const Draws& draws, std::uint32_t pair, std::uint32_t row, std::uint32_t key, std::uint64_t (*words)[8]) {
+HWY_INLINE void eight_counters(const HeadDraws& draws, std::uint32_t row, std::uint32_t key, std::uint64_t (*words)[8]) {
   const hn::CappedTag<std::uint64_t, 8> wide;
   [[maybe_unused]] const hn::Repartition<std::uint32_t, decltype(wide)> halves;
   const auto times = [&](auto x, auto by) HWY_ATTR {  // multiplies their low halves; the high ones are 0
@@ -28,26 +28,20 @@ HWY_INLINE void eight_counters(const Draws& draws, std::uint32_t pair, std::uint
     else
       return hn::MulEven(hn::BitCast(halves, x), hn::BitCast(halves, by));
   };
-  const auto multiplier0 = hn::Set(wide, 0xd2511f53u), multiplier1 = hn::Set(wide, 0xcd9e8d57u);
-  const auto low = hn::Set(wide, 0xffffffffu);
+  const auto multiplier = hn::Set(wide, short_multiplier), low = hn::Set(wide, 0xffffffffu);
   for (std::size_t i = 0; i < 8; i += hn::Lanes(wide)) {
-    auto x0 = keys_along ? hn::Iota(wide, Draws::of_key(key) + i) : hn::Set(wide, Draws::of_key(key)),
-         x1 = keys_along ? hn::Set(wide, Draws::of_row(row)) : hn::Iota(wide, Draws::of_row(row) + i), x2 = hn::Set(wide, pair),
-         x3 = hn::Set(wide, draws.salt);
-    std::uint32_t key0 = draws.key0, key1 = draws.key1;
-    for (int round = 0; round < 10; ++round) {
-      const auto a = times(x0, multiplier0), b = times(x2, multiplier1);
-      x0 = hn::Xor(hn::Xor(hn::ShiftRight<32>(b), x1), hn::Set(wide, key0));
-      x2 = hn::Xor(hn::Xor(hn::ShiftRight<32>(a), x3), hn::Set(wide, key1));
-      x1 = hn::And(b, low);
-      x3 = hn::And(a, low);
-      key0 += 0x9e3779b9u;
-      key1 += 0xbb67ae85u;
+    const auto key_at = HeadDraws::place(key), row_at = HeadDraws::place(row);
+    auto x0 = hn::Xor(keys_along ? hn::Iota(wide, key_at + i) : hn::Set(wide, key_at), hn::Set(wide, draws.of_keys)),
+         x1 = hn::Xor(keys_along ? hn::Set(wide, row_at) : hn::Iota(wide, row_at + i), hn::Set(wide, draws.of_rows));
+    std::uint32_t round_key = draws.key;
+    for (int round = 0; round < short_rounds; ++round) {
+      const auto product = times(x0, multiplier);
+      x0 = hn::Xor(hn::Xor(hn::ShiftRight<32>(product), x1), hn::Set(wide, round_key));
+      x1 = hn::And(product, low);
+      round_key += short_step;
     }
     hn::StoreU(x0, wide, words[0] + i);
     hn::StoreU(x1, wide, words[1] + i);
-    hn::StoreU(x2, wide, words[2] + i);
-    hn::StoreU(x3, wide, words[3] + i);
   }
 }
 
@@ -70,16 +64,17 @@ HWY_INLINE void write_eight(const std::uint64_t* words, int shift, std::uint32_t
 // `to` becomes 0 where dropped, `kept` elsewhere: [key − key_begin][row − row_begin], or with keys_along [row − row_begin][key − key_begin].
 template <bool keys_along>
 void fill_factors(const Dropping& dropping, std::int64_t pair, const Cells& c, float kept, float* to, std::int64_t pitch) {
-  std::uint64_t words[4][8];
+  std::uint64_t words[2][8];
+  const HeadDraws draws = dropping.draws.of_head(std::uint32_t(pair));
   const std::uint32_t below = dropping.dropout.below;
   for (std::int64_t row16 = c.row_begin / 16 * 16; row16 < c.row_end; row16 += 16)
-    for (std::int64_t key32 = c.key_begin / 32 * 32; key32 < c.key_end; key32 += 32)
+    for (std::int64_t key16 = c.key_begin / 16 * 16; key16 < c.key_end; key16 += 16)
       for (std::int64_t i = 0; i < 8; ++i) {  // the eight that lie across
-        eight_counters<keys_along>(dropping.draws, std::uint32_t(pair), std::uint32_t(keys_along ? row16 + i : row16),
-                                   std::uint32_t(keys_along ? key32 : key32 + i), words);
+        eight_counters<keys_along>(draws, std::uint32_t(keys_along ? row16 + i : row16), std::uint32_t(keys_along ? key16 : key16 + i),
+                                   words);
         for (std::int64_t half = 0; half < 2; ++half)
-          for (std::int64_t word = 0; word < 4; ++word) {
-            const std::int64_t row = row16 + 8 * half, key = key32 + 8 * word;
+          for (std::int64_t word = 0; word < 2; ++word) {
+            const std::int64_t row = row16 + 8 * half, key = key16 + 8 * word;
             if constexpr (keys_along) {
               if (row + i >= c.row_begin && row + i < c.row_end)
                 write_eight(words[word], int(16 * half), below, kept, key, c.key_begin, c.key_end, to + (row + i - c.row_begin) * pitch);

@@ -98,7 +98,7 @@ struct Factors {  // of probabilities, by dropout
   __device__ explicit Factors(const MendArgs& args) : a(args), draws(args.dropout.draws()) {}
   __device__ float of(int b, int head, int row, int key) const {
     if (a.dropout.below == 0) return 1;
-    return draws.draw(b * a.heads + head, row, key) < a.dropout.below ? 0.f : a.dropout.factor;
+    return draws.of_head(b * a.heads + head).draw(row, key) < a.dropout.below ? 0.f : a.dropout.factor;
   }
 };
 

@@ -157,31 +157,26 @@ __device__ __forceinline__ void store_row(float* to, const float (&o)[S::deep], 
 
 // Which of this lane's scores dropout drops: bit j of dropped[i] is s[j][i]. `row`: the lane's first; `column`: the tile's.
 template <class S, bool rows_are_keys>
-__device__ __forceinline__ void draw_dropped(unsigned (&dropped)[S::high], const Draws& draws, unsigned below, unsigned pair, int row,
-                                             int column) {
+__device__ __forceinline__ void draw_dropped(unsigned (&dropped)[S::high], const HeadDraws& draws, unsigned below, int row, int column) {
   static_assert(S::wide % 2 == 0 && S::wide <= 32);
   const Lane lane;
   column += lane.x;
 #pragma unroll
   for (int i = 0; i < S::high; ++i) {
     dropped[i] = 0;
-    const int own = row + S::row(i), shift = own & 8 ? 16 : 0;
+    const int own = row + S::row(i);
+    const bool second = own & 8;  // of the two rows, or keys, of a counter that are here
     const auto note = [&](int j, unsigned draw) { dropped[i] |= unsigned(draw < below) << j; };
-    if constexpr (!rows_are_keys) {
 #pragma unroll
-      for (int t = 0; t < S::wide; t += 4) {
-        const FourWords x = draws.at(pair, own, column + 8 * t);
-#pragma unroll
-        for (int w = 0; w < 4 && t + w < S::wide; ++w)
-          note(t + w, (S::wide == 2 && (column & 16) ? x.word[(w + 2) % 4] : x.word[w]) >> shift & 0xffff);
-      }
-    } else {
-#pragma unroll
-      for (int t = 0; t < S::wide; t += 2) {
-        const FourWords x = draws.at(pair, column + 8 * t, own);
-        const unsigned first = own & 16 ? x.word[2] : x.word[0], second = own & 16 ? x.word[3] : x.word[1], both = own & 8 ? second : first;
+    for (int t = 0; t < S::wide; t += 2) {
+      const TwoWords x = rows_are_keys ? draws.at(column + 8 * t, own) : draws.at(own, column + 8 * t);
+      if constexpr (rows_are_keys) {
+        const unsigned both = second ? x.word[1] : x.word[0];
         note(t, both & 0xffff);
         note(t + 1, both >> 16);
+      } else {
+        note(t, x.word[0] >> (second ? 16 : 0) & 0xffff);
+        note(t + 1, x.word[1] >> (second ? 16 : 0) & 0xffff);
       }
     }
   }

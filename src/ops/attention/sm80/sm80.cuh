@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_sm80(const __
     if constexpr (S::by_place)
       if (S::drops(a.dropout)) {  // of what the sums have seen
         unsigned dropped[S::high];
-        draw_dropped<S, false>(dropped, draws, a.dropout.below, at.batch * a.heads + at.head, walk.row0 + warp_row,
+        draw_dropped<S, false>(dropped, draws.of_head(at.batch * a.heads + at.head), a.dropout.below, walk.row0 + warp_row,
                                walk.first_column(tile));
 #pragma unroll
         for (int m = 0; m < S::high; ++m)
@@ -160,7 +160,8 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_sm80(const __
     [[maybe_unused]] unsigned dropped[S::high] = {};
     if constexpr (S::by_place)
       if (S::drops(a.dropout))
-        draw_dropped<S, of_keys>(dropped, draws, a.dropout.below, walk.pair_of(step), walk.row0 + warp_row, walk.first_column(tile));
+        draw_dropped<S, of_keys>(dropped, draws.of_head(walk.pair_of(step)), a.dropout.below, walk.row0 + warp_row,
+                                 walk.first_column(tile));
     if constexpr (second && S::by_place) {  // dV grows by the factor at the end
       float kept[S::high][S::scores];
 #pragma unroll

@@ -245,44 +245,24 @@ __device__ __forceinline__ void let_fall(float (&s)[n], const Fall (&falls)[2], 
 
 // Which of this lane's scores dropout drops: bit i of dropped[m] is score i of the m-th 16 rows. `row`: the warp's first; `column`: the tile's.
 template <class S, bool rows_are_keys>
-__device__ __forceinline__ void draw_dropped(unsigned (&dropped)[S::high], const Draws& draws, unsigned below, unsigned pair, int row,
-                                             int column) {
-  static_assert(S::scores <= 32 && S::high <= 2);
-  constexpr int tiles = S::columns / 8;
+__device__ __forceinline__ void draw_dropped(unsigned (&dropped)[S::high], const HeadDraws& draws, unsigned below, int row, int column) {
+  static_assert(S::scores <= 32 && S::columns % 16 == 0);
   row += threadIdx.x % 32 / 4, column += threadIdx.x % 4 * 2;
-  const bool odd_half = (rows_are_keys ? row : column) & 16;  // of the 32 keys that share a counter
 #pragma unroll
-  for (int m = 0; m < S::high; ++m) dropped[m] = 0;
-  const auto note = [&](unsigned& bits, int i, unsigned draw) { bits |= unsigned(draw < below) << i; };
-  if constexpr (!rows_are_keys) {
+  for (int m = 0; m < S::high; ++m) {
+    dropped[m] = 0;
+    const auto note = [&](int i, unsigned draw) { dropped[m] |= unsigned(draw < below) << i; };
 #pragma unroll
-    for (int m = 0; m < S::high; ++m)
-#pragma unroll
-      for (int t = 0; t < tiles; t += 4)
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          const FourWords x = draws.at(pair, row + 16 * m, column + 8 * t + e);
-#pragma unroll
-          for (int w = 0; w < 4 && t + w < tiles; ++w) {
-            const unsigned both = tiles == 2 && odd_half ? x.word[(w + 2) % 4] : x.word[w];
-            note(dropped[m], 4 * (t + w) + e, both & 0xffff);
-            note(dropped[m], 4 * (t + w) + 2 + e, both >> 16);
-          }
-        }
-  } else {
-#pragma unroll
-    for (int t = 0; t < tiles; t += 2)
+    for (int t = 0; t < S::columns / 8; t += 2)
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        const FourWords x = draws.at(pair, column + 8 * t + e, row);
-#pragma unroll
-        for (int m = 0; m < S::high; ++m)
-#pragma unroll
-          for (int r = 0; r < 2; ++r) {
-            const unsigned both = S::high == 2 ? x.word[2 * m + r] : odd_half ? x.word[2 + r] : x.word[r];
-            note(dropped[m], 4 * t + 2 * r + e, both & 0xffff);
-            note(dropped[m], 4 * (t + 1) + 2 * r + e, both >> 16);
-          }
+        const int here = row + 16 * m, there = column + 8 * t + e;
+        const TwoWords x = rows_are_keys ? draws.at(there, here) : draws.at(here, there);
+        const int here_8 = 4 * t + e + 2, there_8 = 4 * t + e + 4;  // scores of the row that is 8 further, and of the column
+        note(4 * t + e, x.word[0] & 0xffff);
+        note(rows_are_keys ? there_8 : here_8, x.word[0] >> 16);
+        note(rows_are_keys ? here_8 : there_8, x.word[1] & 0xffff);
+        note(4 * t + e + 6, x.word[1] >> 16);
       }
   }
 }
