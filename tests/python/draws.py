@@ -36,7 +36,7 @@ def kept(seed, offset, dropout, batch, heads, len_q, len_k):
     def place(at):
         return at // np.uint64(16) * np.uint64(8) + at % np.uint64(8)
 
-    words = philox_short((first + pair) & _LOW, (place(key) ^ of_keys, place(row) ^ of_rows))
+    words = philox_short((first + pair) & _LOW, ((place(key) + of_keys) & _LOW, (place(row) + of_rows) & _LOW))
     word = np.where(key // np.uint64(8) % np.uint64(2) == 0, *words)
     draws = (word >> (row // np.uint64(8) % np.uint64(2) * np.uint64(16))) & np.uint64(0xFFFF)
     below = min(int(np.floor(float(np.float32(dropout)) * 65536 + 0.5)), 65535)

@@ -48,7 +48,7 @@ struct HeadDraws {  // the random bits of one head of one row of the batch
   // A row's and a key's part of a counter. Word (key / 8) % 2 is the key's; its low half is the row's where (row / 8) % 2 is 0, else its high half.
   static HEADROOM_HD std::uint32_t place(std::uint32_t at) { return at / 16 * 8 + at % 8; }
   HEADROOM_HD TwoWords at(std::uint32_t row, std::uint32_t key_at) const {
-    return philox_short(key, {{place(key_at) ^ of_keys, place(row) ^ of_rows}});
+    return philox_short(key, {{of_keys + place(key_at), of_rows + place(row)}});
   }
   HEADROOM_HD std::uint32_t draw(std::uint32_t row, std::uint32_t key_at) const {
     return at(row, key_at).word[key_at / 8 % 2] >> (row / 8 % 2 * 16) & 0xffff;

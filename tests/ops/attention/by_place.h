@@ -40,8 +40,8 @@ class ByPlace : public on_card::OnCard, public testing::WithParamInterface<on_ca
     }
     return served;
   }
-  int variants_of(Precision p) const {
-    if (GetParam() == Where::gpu) return 1;  // flash_sm80 or flash_simt
+  int variants_of(Precision p) const {  // that serve every problem
+    if (GetParam() == Where::gpu) return 1;  // flash_sm80 or flash_simt; Hopper's kernels serve some
     return p.math == Math::exact ? 2 : 0;
   }
   // Of the cases that `each` gives for a precision: on the CPU a third of those in 16 bits each.
@@ -49,13 +49,17 @@ class ByPlace : public on_card::OnCard, public testing::WithParamInterface<on_ca
   void agree_with_the_oracle(Each&& each) {
     for (Precision precision : precisions_by_place) {
       if (variants_of(precision) == 0) continue;
-      int at = 0;
+      int at = 0, by_hopper = 0;
       each(precision, [&](const Case& c) {
         if (GetParam() == Where::cpu && precision.dtype != DType::f32 && at++ % 3 != int(precision.dtype == DType::bf16)) return;
         Tensors inputs = tensors_of(c);
         const Expected naive = expected_of(c, inputs, true);
-        EXPECT_EQ(each_variant(c, inputs, [&](const Variant&, Tensors& x) { judge(c, x, naive); }), variants_of(precision)) << in_words(c);
+        const int served = each_variant(c, inputs, [&](const Variant&, Tensors& x) { judge(c, x, naive); });
+        const Support hopper = variant_named("flash_sm90")->supports(c.problem, where(), Pass::backward);
+        EXPECT_EQ(served, variants_of(precision) + hopper.ok) << in_words(c);
+        by_hopper += hopper.ok;
       });
+      if (where().sm == 90 && size_of(precision.dtype) == 2) EXPECT_GT(by_hopper, 5);
     }
   }
 };

@@ -23,7 +23,7 @@ TEST_P(AttentionDropout, EveryVariantAgreesWithTheOracle) {
 // With equal scores, values that are the unit vectors of their keys, and gradients that are those of their rows, O and dV are the mask.
 TEST_P(AttentionDropout, EveryVariantDropsWhatTheDrawsSay) {
   for (Precision precision : precisions_by_place)
-    for (auto [len_q, len_k] : {std::pair{256, 200}, {100, 256}, {37, 64}})
+    for (auto [len_q, len_k] : {std::pair{256, 200}, {100, 256}, {37, 64}, {64, 61}, {128, 120}, {99, 128}})
       for (bool causal : {false, true}) {
         if (variants_of(precision) == 0) continue;
         Case c = plain_case(4, 4, len_q, len_k, 64, causal ? Mask::causal() : Mask::full(), precision, 7 + std::uint64_t(len_q));
@@ -242,19 +242,28 @@ TEST(AttentionDropoutDraws, WrongChancesAreRefused) {
   EXPECT_EQ(choose(p, {}, "plain").name, "plain");
 }
 
-TEST(AttentionDropoutDraws, OnAGpuTheNextRowServesIt) {
+TEST(AttentionDropoutDraws, OnAGpuTheNextRowServesWhatHoppersDoesNot) {
   Device hopper;
   hopper.kind = DeviceKind::cuda;
   hopper.sm = 90;
   Problem p = problem_of(2, 2, 128, 128, 64, Mask::causal(), DType::bf16);
-  ASSERT_TRUE(variant_named("flash_sm80")->supports(p, hopper, Pass::forward));
   p.dropout = 0.1f;
-  EXPECT_EQ(choose(p, hopper).name, "flash_sm80");
-  for (const char* name : {"flash_sm90", "plain_cuda"}) {
-    const Support s = variant_named(name)->supports(p, hopper, Pass::forward);
-    EXPECT_FALSE(s.ok) << name;
-    EXPECT_EQ(s.why, "dropout is not served") << name;
-  }
+  EXPECT_EQ(choose(p, hopper).name, "flash_sm90");
+  EXPECT_EQ(variant_named("plain_cuda")->supports(p, hopper, Pass::forward).why, "dropout is not served");
+  const auto next = [&](const Problem& asked, const char* why) {
+    EXPECT_EQ(choose(asked, hopper).name, "flash_sm80") << why;
+    EXPECT_EQ(variant_named("flash_sm90")->supports(asked, hopper, Pass::backward).why, why);
+  };
+  const auto with = [&](auto&& change) {
+    Problem other = p;
+    change(other);
+    return other;
+  };
+  next(with([](Problem& q) { q.head_dim = 256; }), "serves dropout and ALiBi up to head dim 128");
+  next(with([](Problem& q) { q.softcap = 30; }), "serves dropout and ALiBi without a cap or packed documents");
+  next(with([](Problem& q) { q.documents = 3; }), "serves dropout and ALiBi without a cap or packed documents");
+  next(with([](Problem& q) { q.alibi = true; }), "serves dropout or ALiBi, not both");
+  next(with([](Problem& q) { q.deterministic = true; }), "sums dQ of dropout and ALiBi in no fixed order");
   p.len_q = 1;  // what flash_decode would take
   EXPECT_EQ(variant_named("flash_decode")->supports(p, hopper, Pass::forward).why, "dropout is not served");
   p.precision.dtype = DType::f32;

@@ -30,9 +30,9 @@ HWY_INLINE void eight_counters(const HeadDraws& draws, std::uint32_t row, std::u
   };
   const auto multiplier = hn::Set(wide, short_multiplier), low = hn::Set(wide, 0xffffffffu);
   for (std::size_t i = 0; i < 8; i += hn::Lanes(wide)) {
-    const auto key_at = HeadDraws::place(key), row_at = HeadDraws::place(row);
-    auto x0 = hn::Xor(keys_along ? hn::Iota(wide, key_at + i) : hn::Set(wide, key_at), hn::Set(wide, draws.of_keys)),
-         x1 = hn::Xor(keys_along ? hn::Set(wide, row_at) : hn::Iota(wide, row_at + i), hn::Set(wide, draws.of_rows));
+    const std::uint32_t key_at = draws.of_keys + HeadDraws::place(key), row_at = draws.of_rows + HeadDraws::place(row);
+    auto x0 = keys_along ? hn::And(hn::Iota(wide, key_at + i), low) : hn::Set(wide, key_at),
+         x1 = keys_along ? hn::Set(wide, row_at) : hn::And(hn::Iota(wide, row_at + i), low);
     std::uint32_t round_key = draws.key;
     for (int round = 0; round < short_rounds; ++round) {
       const auto product = times(x0, multiplier);

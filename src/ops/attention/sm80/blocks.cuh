@@ -2,6 +2,7 @@
 #pragma once
 #include "gpu/mma.cuh"
 #include "gpu/mma_sm80.cuh"
+#include "ops/attention/fall.cuh"
 #include "ops/attention/mend/mend.cuh"
 #include "ops/attention/sm80/blocks.h"
 #include "ops/attention/softmax.cuh"
@@ -136,16 +137,6 @@ struct DrawsIf : Draws {
 template <>
 struct DrawsIf<false> {
   __device__ __forceinline__ explicit DrawsIf(const Dropout&) {}
-};
-struct Fall {  // of the scores of one row (alibi.h)
-  float slope;
-  int place;
-  template <bool rows_are_keys>
-  __device__ __forceinline__ static Fall of(const Alibi& a, int batch, int head, int row, float factor) {
-    const Alibi::Spot spot = rows_are_keys ? a.of_key(batch, row) : a.of_row(batch, row);
-    return {a.slope(spot, head) * factor, spot.place};
-  }
-  __device__ __forceinline__ float at(int first, int column) const { return slope * fabsf(float(place - first) - float(column)); }
 };
 template <ByPlace by_place>
 constexpr Asks asked_by_place = by_place == ByPlace::dropout ? Asks::dropout : Asks::alibi;

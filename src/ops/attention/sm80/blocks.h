@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include "ops/attention/alibi.h"
+#include "ops/attention/by_place.h"
 #include "ops/attention/dropout.h"
 
 namespace headroom::attention::blocks {
@@ -75,7 +76,6 @@ struct ZeroArgs {
 // A kernel is compiled for the plain question; for one that may ask more (a cap, a sink, documents, pages), whose answers cost registers; and for what
 // depends on where a score is, in fewer shapes: for dropout, and for slopes of ALiBi, with dropout or without.
 enum class Asks { plain, more, dropout, alibi };
-enum class ByPlace { nothing, dropout, alibi };
 
 namespace simt {
 template <class Tiles, ByPlace by_place>

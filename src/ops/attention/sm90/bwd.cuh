@@ -6,6 +6,7 @@
 #include "gpu/launch.cuh"
 #include "ops/attention/sm90/bwd_feed.cuh"
 #include "ops/attention/sm90/bwd_rows.cuh"
+#include "ops/attention/sm90/by_place.cuh"
 
 namespace headroom::attention::sm90::backward {
 
@@ -35,6 +36,9 @@ __device__ __forceinline__ void consume(const Args& a, Shared<C, ordered>& s, in
   unsigned n = 0;  // steps behind us: all rings turn once a step
   Turn<2> next;
   Turn<Shared<C, ordered>::tiles> kv;
+  [[maybe_unused]] Draws draws{};
+  float of_dv = 1;
+  if constexpr (C::by_place == ByPlace::dropout) draws = a.dropout.draws(), of_dv = a.dropout.factor;
   Found<C, ordered> found(a);
   for (int index = found.index(a); index < a.tiles;) {
     const Tile t = found.at(a, index);
@@ -43,8 +47,9 @@ __device__ __forceinline__ void consume(const Args& a, Shared<C, ordered>& s, in
     const int k_columns = kv_at + (rows == 128 ? 0 : dim > 64 ? group * panel_bytes(keys) : group * 64);
     float dk[dim / 2] = {}, dv[dim / 2] = {}, scores[rows / 2], dp[rows / 2], dq[dq_n / 2];
     std::uint32_t p[rows / 16][4], ds[rows / 16][4];
-    constexpr int slopes = C::capped ? rows / 16 : 1;
-    [[maybe_unused]] std::uint32_t sloped[slopes][4];  // P times the slope of the cap
+    constexpr bool drops = C::by_place == ByPlace::dropout, two_p = C::capped || drops;
+    constexpr int seconds = two_p ? rows / 16 : 1;
+    [[maybe_unused]] std::uint32_t second_p[seconds][4];  // P times the slope of the cap; or P as it was before dropout
 
     const auto stage_at = [&](const void* ring, unsigned n) { return offset(ring) + stage(n) * stage_bytes; };
     const auto dk_start = [&](unsigned n) {  // dK += dSᵀ Q
@@ -82,24 +87,25 @@ __device__ __forceinline__ void consume(const Args& a, Shared<C, ordered>& s, in
       for (int i = 0; i < rows / 16; ++i) mma<T, Major::mn>(dv, p[i], words.at(stage_at(s.dout, n) + mn_offset(i), panel_bytes(rows)));
       mma_commit();
     };
-    const auto dp_start = [&] {  // dPᵀ = -Δ + V dOᵀ
+    const auto dp_start = [&] {  // dPᵀ = -Δ + V dOᵀ; with dropout without Δ
       pin(dp);
       mma_fence();
 #pragma unroll
       for (int i = 0; i < dim / 16; ++i)
-        mma<T>(dp, words.at(offset(s.v) + my_rows + k_offset(keys, i)), words.at(stage_at(s.dout, n) + k_offset(rows, i)));
+        mma<T>(dp, words.at(offset(s.v) + my_rows + k_offset(keys, i)), words.at(stage_at(s.dout, n) + k_offset(rows, i)), !drops || i > 0);
       mma_commit();
     };
     // One step. The step before has left dS: its dK and dQ run here, beside this step's scores, so that the consumers may drift apart and one's
     // arithmetic runs while the other's products do. Arithmetic beside one's own products stays in place, in FP32: registers of another form are
     // made when the products are done, or ptxas has too few and serialises them all (C7512).
-    const auto advance = [&](int m, auto later) {
+    const auto advance = [&](int m, int head, auto later) {
       constexpr bool before = decltype(later)::value;
+      const auto row_here = [&] { return first_row<C, ordered>(t, m) + column_here; };
       const auto dp_begins = [&] {
         s.do_full[stage(n)].wait_awake(parity(n));
         if constexpr (!before) s.v_full[kv.stage].wait_awake(kv.parity);
         if constexpr (before && !C::dq_beside_scores) s.dq_empty[(n - 1) % buffers][group].wait_awake((n - 1) / buffers % 2 ^ 1);
-        begin_at(dp, &s.minus_delta[stage(n)][2 * column_here]);
+        if constexpr (!drops) begin_at(dp, &s.minus_delta[stage(n)][2 * column_here]);
       };
       words.renew();
       s.q_full[stage(n)].wait_awake(parity(n));
@@ -119,9 +125,11 @@ __device__ __forceinline__ void consume(const Args& a, Shared<C, ordered>& s, in
       pin(scores);
 
       if constexpr (C::capped) cap<true>(scores, a.capping);
+      if constexpr (C::by_place == ByPlace::alibi)
+        Falls<true>(a.alibi, t.batch, head, t.key + key_here, a.band.len_k, a.fall_by).let_fall(scores, row_here());
       if (m < t.plain_from || m >= t.plain_to)  // some row of this step does not see some key of this tile
         hide_unseen<C::reach, C::capped>(scores, a.band, t.batch, t.key + key_here, from_list<C, ordered> ? t.key_end : a.band.len_k,
-                                         first_row<C, ordered>(t, m) + column_here);
+                                         row_here());
       if constexpr (!C::capped) weigh(scores, a.scale_log2, lse_here), hold_to_one(scores, hold);
       if constexpr (before) mma_wait<0>(), pin(dk), pin(scores);
       if constexpr (before && C::dq_beside_scores) {
@@ -130,8 +138,16 @@ __device__ __forceinline__ void consume(const Args& a, Shared<C, ordered>& s, in
       }
       if constexpr (C::capped) {
         weigh_capped<T>(p, scores, a.scale_log2, lse_here, hold, 1,
-                        [&](int i, float x, float y) { sloped[i / 8][i / 2 % 4] = pack<T>(x, y); });
+                        [&](int i, float x, float y) { second_p[i / 8][i / 2 % 4] = pack<T>(x, y); });
       } else {
+        if constexpr (drops) {
+#pragma unroll
+          for (int i = 0; i < rows / 16; ++i)
+#pragma unroll
+            for (int f = 0; f < 4; ++f) second_p[i % seconds][f] = pack<T>(scores[8 * i + 2 * f], scores[8 * i + 2 * f + 1]);
+          each_dropped<true, rows / 2>(draws.of_head(t.batch * a.heads + head), a.dropout.below, t.key + key_here, row_here(),
+                                       [&](int i, bool dropped) { scores[i] = dropped ? 0 : scores[i]; });
+        }
 #pragma unroll
         for (int i = 0; i < rows / 16; ++i)
 #pragma unroll
@@ -155,7 +171,12 @@ __device__ __forceinline__ void consume(const Args& a, Shared<C, ordered>& s, in
       pin(dp);
       if constexpr (before && C::dq_early && !C::dq_beside_scores) dq_out(n - 1);
 #pragma unroll  // by the rounded P: the scores' registers are free while the products run
-      for (int i = 0; i < rows / 16; ++i) multiply<T>(&dp[8 * i], C::capped ? sloped[i % slopes] : p[i]);
+      for (int i = 0; i < rows / 16; ++i)
+        if constexpr (drops)
+          multiply_dropped<T>(&dp[8 * i], p[i], second_p[i % seconds],
+                              *reinterpret_cast<const float4*>(&s.minus_delta[stage(n)][16 * i + 2 * column_here]), a.of_delta);
+        else
+          multiply<T>(&dp[8 * i], C::capped ? second_p[i % seconds] : p[i]);
       mma_wait<0>();
       pin(dp), pin(dv);
 #pragma unroll
@@ -184,15 +205,15 @@ __device__ __forceinline__ void consume(const Args& a, Shared<C, ordered>& s, in
     Walk<ordered> w(a, t);
     if (w.more()) {
       s.k_full[kv.stage].wait_awake(kv.parity);
-      advance(w.m, std::false_type{});
-      for (w.next(); w.more(); w.next()) advance(w.m, std::true_type{});
+      advance(w.m, w.head, std::false_type{});
+      for (w.next(); w.more(); w.next()) advance(w.m, w.head, std::true_type{});
       __syncwarp();
       release(s.v_empty[kv.stage]);
       words.renew();
       my_turn();
       dk_start(n - 1), dq_start(n - 1);
       pass_turn();
-      store(dv, 1.f, a.dv, a.dv_strides, a.dim_v);
+      store(dv, of_dv, a.dv, a.dv_strides, a.dim_v);
       mma_wait<0>();
       __syncwarp();
       s.q_empty[stage(n - 1)].arrive(), release(s.k_empty[kv.stage]);
@@ -200,7 +221,7 @@ __device__ __forceinline__ void consume(const Args& a, Shared<C, ordered>& s, in
       dq_out(n - 1);
       kv.next();
     }
-    if (t.count == 0) store(dv, 1.f, a.dv, a.dv_strides, a.dim_v);
+    if (t.count == 0) store(dv, of_dv, a.dv, a.dv_strides, a.dim_v);
     pin(dk);
     store(dk, a.scale, a.dk, a.dk_strides, a.head_dim);
     if constexpr (C::reach == Reach::listed) report_nan(dk, a.not_numbers), report_nan(dv, a.not_numbers);

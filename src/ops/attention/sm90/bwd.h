@@ -5,7 +5,9 @@
 #include <numbers>
 
 #include "gpu/map.h"
+#include "ops/attention/alibi.h"
 #include "ops/attention/documents/document_tiles.h"
+#include "ops/attention/dropout.h"
 #include "ops/attention/sm90/bwd_kept.h"
 #include "ops/attention/sm90/bwd_kept_documents.h"
 #include "ops/attention/sm90/capping.h"
@@ -59,6 +61,10 @@ struct Args {
   bool dealt;         // ordered: blocks know all their tiles from the start
   int together, spread;  // ordered: so many key tiles of a head run at the same time, every 2^spread-th
   int* not_numbers;      // Reach::listed: set where a sum is NaN (mend.h)
+  Dropout dropout;       // ByPlace::dropout; then `scale`, of dK, contains its factor
+  float of_delta;        // and Δ is taken times its inverse
+  Alibi alibi;           // ByPlace::alibi
+  float fall_by;         // from a fall to what it is in a product of q and k
 };
 
 struct WideArgs {

@@ -17,10 +17,11 @@ namespace {
 using namespace sm90;
 using namespace sm90::backward;
 
-// Before: a shape of as many rows that has that kernel. `reach` and `cap`: what more is asked.
-template <class Tiles, bool ordered, class Before = Tiles, Reach reach = Reach::run, bool cap = false>
+// Before: a shape of as many rows that has that kernel. `reach`, `cap` and `by_place`: what more is asked.
+template <class Tiles, bool ordered, class Before = Tiles, Reach reach = Reach::run, bool cap = false, ByPlace by_place = ByPlace::nothing>
 void backward_with(const Problem& p, const Backward& t, Context& ctx) {
-  using Main = std::conditional_t<reach == Reach::run && !cap, Tiles, Asking<Tiles, reach, cap>>;
+  using Asked = std::conditional_t<reach == Reach::run && !cap, Tiles, Asking<Tiles, reach, cap>>;
+  using Main = std::conditional_t<by_place == ByPlace::nothing, Asked, Placing<Asked, by_place>>;
   constexpr bool from_list = reach == Reach::listed && !ordered, counts = ordered || from_list;  // additions to dQ
   const DocumentTiles listed = from_list ? make_tiles_and_rows(p, ctx, backward_keys, Tiles::rows, 1) : DocumentTiles{};
   const std::int64_t pairs = p.batch * p.heads, kv_pairs = p.batch * p.kv_heads,
@@ -57,6 +58,15 @@ void backward_with(const Problem& p, const Backward& t, Context& ctx) {
   a.scale = p.scale_or_default();
   a.scale_log2 = (cap ? p.softcap : a.scale) * log2e;
   a.capping = capping_of(a.scale, p.softcap);
+  if constexpr (by_place == ByPlace::alibi) {
+    a.alibi = alibi_of(p, t.with);
+    a.fall_by = 1 / a.scale;
+  }
+  if constexpr (by_place == ByPlace::dropout) {
+    a.dropout = dropout_of(p, t.with);
+    a.scale *= a.dropout.factor;
+    a.of_delta = 1 / a.dropout.factor;
+  }
   a.key_tiles = int(ceil_div(p.len_k, backward_keys));
   a.query_tiles = int(query_tiles);
   a.listed = listed;
@@ -102,7 +112,7 @@ void backward_of_more(const Problem& p, const Backward& t, Context& ctx) {
   if (dim > 128) return backward_wide<Backward256<T>, reach, cap>(p, t, ctx);
   if constexpr (cap) {
     if (dim > 64) return backward_with<Backward128<T>, false, Backward128<T>, reach, cap>(p, t, ctx);
-    backward_with<Backward64Capped<T>, false, Backward64<T>, reach, cap>(p, t, ctx);
+    backward_with<Backward64Roomy<T>, false, Backward64<T>, reach, cap>(p, t, ctx);
   } else {
     const bool brief = p.documents * 512 >= p.len_q;  // of mean length 512 and less
     if (dim <= 64) {
@@ -126,6 +136,13 @@ void backward_in_either_order(const Problem& p, const Backward& t, Context& ctx)
     backward_with<Tiles, false>(p, t, ctx);
 }
 
+template <class T, ByPlace what>
+void backward_by_place(const Problem& p, const Backward& t, Context& ctx) {
+  if (std::max(p.head_dim, p.value_dim()) > 64)
+    return backward_with<Backward128<T>, false, Backward128<T>, Reach::run, false, what>(p, t, ctx);
+  backward_with<Backward64<T>, false, Backward64<T>, Reach::run, false, what>(p, t, ctx);
+}
+
 template <class T>
 void backward_as(const Problem& p, const Backward& t, Context& ctx) {
   const bool cap = p.softcap != 0;
@@ -133,6 +150,8 @@ void backward_as(const Problem& p, const Backward& t, Context& ctx) {
     return cap ? backward_of_more<T, Reach::listed, true>(p, t, ctx) : backward_of_more<T, Reach::listed, false>(p, t, ctx);
   if (cap) return backward_of_more<T, Reach::run, true>(p, t, ctx);
   const std::int64_t dim = std::max(p.head_dim, p.value_dim());
+  if (p.asks_by_place())
+    return p.alibi ? backward_by_place<T, ByPlace::alibi>(p, t, ctx) : backward_by_place<T, ByPlace::dropout>(p, t, ctx);
   if (dim > 128) return backward_wide<Backward256<T>>(p, t, ctx);
   if (dim > 96) return backward_in_either_order<Backward128<T>>(p, t, ctx);
   if (dim > 80) return backward_with<Backward96<T>, true, Backward128<T>>(p, t, ctx);

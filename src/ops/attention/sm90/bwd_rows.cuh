@@ -129,6 +129,16 @@ __device__ __forceinline__ void multiply(float* dp, const std::uint32_t (&p)[4])
     dp[2 * f] *= w.x, dp[2 * f + 1] *= w.y;
   }
 }
+// Dropout: dS = P ∘ Z ∘ dP - P ∘ Δ, where Z is 0 or 1; of_delta is the inverse of the factor, by which the sums grow at the end. `minus_delta`: of four rows.
+template <class T>
+__device__ __forceinline__ void multiply_dropped(float* dp, const std::uint32_t (&kept)[4], const std::uint32_t (&p)[4],
+                                                 const float4& minus_delta, float of_delta) {
+#pragma unroll
+  for (int f = 0; f < 4; ++f) {
+    const float2 z = unpack<T>(kept[f]), w = unpack<T>(p[f]), x = half_of(minus_delta, f / 2);
+    dp[2 * f] = fmaf(w.x, x.x * of_delta, dp[2 * f] * z.x), dp[2 * f + 1] = fmaf(w.y, x.y * of_delta, dp[2 * f + 1] * z.y);
+  }
+}
 template <class T>  // dS = P ∘ (dP - Δ) of four pairs
 __device__ __forceinline__ void differentiate(std::uint32_t (&ds)[4], const std::uint32_t (&p)[4], const float* dp) {
 #pragma unroll

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "gpu/dependent_launch.cuh"
+#include "ops/attention/sm90/by_place.cuh"
 #include "ops/attention/sm90/fwd_ends.cuh"
 
 namespace headroom::attention::sm90 {
@@ -103,6 +104,48 @@ struct Listed<C, Reach::listed> {
   }
 };
 
+// What happens to this thread's scores by their place: fall() before the mask, drop() what the sums have seen, grow() at the end.
+template <ByPlace>
+struct Placed {
+  __device__ __forceinline__ explicit Placed(const ForwardArgs&) {}
+  __device__ __forceinline__ void begin(const ForwardArgs&, const Tile&, int) {}  // with the thread's first row
+  template <int n>
+  __device__ __forceinline__ void fall(float (&)[n], int) const {}  // with the key of the first score
+  template <int n>
+  __device__ __forceinline__ void drop(float (&)[n], int) const {}
+  __device__ __forceinline__ void grow(OfRows&) const {}
+};
+template <>
+struct Placed<ByPlace::alibi> : Placed<ByPlace::nothing> {
+  Falls<false> falls;
+  using Placed<ByPlace::nothing>::Placed;
+  __device__ __forceinline__ void begin(const ForwardArgs& a, const Tile& t, int row) {
+    falls = {a.alibi, t.batch, t.head, row, a.band.len_q, a.fall_by};
+  }
+  template <int n>
+  __device__ __forceinline__ void fall(float (&scores)[n], int key) const {
+    falls.let_fall(scores, key);
+  }
+};
+template <>
+struct Placed<ByPlace::dropout> : Placed<ByPlace::nothing> {
+  Draws draws;
+  HeadDraws of_head;
+  std::uint32_t below;
+  float factor;
+  int row;
+  __device__ __forceinline__ explicit Placed(const ForwardArgs& a)
+      : Placed<ByPlace::nothing>(a), draws(a.dropout.draws()), below(a.dropout.below), factor(a.dropout.factor) {}
+  __device__ __forceinline__ void begin(const ForwardArgs& a, const Tile& t, int first) {
+    of_head = draws.of_head(t.batch * a.heads + t.head), row = first;
+  }
+  template <int n>
+  __device__ __forceinline__ void drop(float (&scores)[n], int key) const {
+    each_dropped<false, n>(of_head, below, row, key, [&](int i, bool dropped) { scores[i] = dropped ? 0 : scores[i]; });
+  }
+  __device__ __forceinline__ void grow(OfRows& result) const { result.inverse[0] *= factor, result.inverse[1] *= factor; }
+};
+
 template <class C, Reach reach, bool capped>
 __device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
   using T = typename C::T;
@@ -126,6 +169,7 @@ __device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
   float o[dim / 2] = {}, scores[keys / 2];
   std::uint32_t p[keys / 16][4];
   Rows rows;
+  Placed<C::by_place> placed(a);
 
   const auto scores_start = [&] {  // scores = Q Kᵀ
     s.k_full[k.stage].wait(k.parity);
@@ -150,6 +194,8 @@ __device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
   };
   const auto softmax = [&](const Tile& t, const Listed<C, reach>& listed, int tile, auto mask) {
     if constexpr (capped) cap(scores, a.capping);
+    const int key = key_of<C, reach>(t, tile) + column_here;
+    placed.fall(scores, key);
     if constexpr (decltype(mask)::value && Listed<C, reach>::is) {
       listed.hide(scores, key_of<C, reach>(t, tile), keys, column_here);
     } else if constexpr (decltype(mask)::value) {
@@ -163,7 +209,9 @@ __device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
         apply_mask<reach == Reach::run>(scores, tile * keys + column_here, first, end);
       }
     }
-    return rows.update<C::maxima_first>(scores, a.scale_log2);
+    const float2 factor = rows.update<C::maxima_first>(scores, a.scale_log2);
+    placed.drop(scores, key);
+    return factor;
   };
   const auto pack_scores = [&] {
 #pragma unroll
@@ -205,6 +253,7 @@ __device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
         if (t.parts > 1 && !add_parts<C>(a, t, o, result, s, group, group_barrier, row_here)) return;
       if constexpr (knows_sinks<reach>)
         if (a.sink) result.join(a.sink[t.head]);
+      placed.grow(result);
       const int row = t.row + group * 64 + row_here, rows = reach == Reach::listed ? t.row_end : a.band.len_q;
 #pragma unroll
       for (int r = 0; r < 2; ++r)
@@ -233,6 +282,7 @@ __device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
   Tile t = tiles.next();
   if (reach == Reach::listed && t.none()) return;  // fewer tiles than blocks
   Listed<C, reach> listed(a, t, group, row_here);
+  placed.begin(a, t, t.row + group * 64 + row_here);
   if (passed_over(t)) {
     --t.last;
     my_turn(), pass_turn();
@@ -266,6 +316,7 @@ __device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
     const Rows seen = rows;
     rows = Rows{};
     listed = Listed<C, reach>(a, after, group, row_here);
+    placed.begin(a, after, after.row + group * 64 + row_here);
     if constexpr (q_is_late) {  // the last output of this tile, while Q arrives; then the first scores of the tile after, while O leaves
       const bool over = passed_over(after);
       my_turn();

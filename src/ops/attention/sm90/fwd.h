@@ -3,7 +3,9 @@
 #include <cuda_runtime.h>
 
 #include "gpu/map.h"
+#include "ops/attention/alibi.h"
 #include "ops/attention/documents/document_tiles.h"
+#include "ops/attention/dropout.h"
 #include "ops/attention/sm90/capping.h"
 #include "ops/attention/sm90/listed.h"
 
@@ -36,6 +38,9 @@ struct ForwardArgs {
   int pairs_last;        // and at the end so many
   int blocks_of_tile;    // Way::cluster
   int* not_numbers;      // Reach::listed: set where a sum is NaN (mend.h)
+  Dropout dropout;       // ByPlace::dropout
+  Alibi alibi;           // ByPlace::alibi
+  float fall_by;         // from a fall to what it is in a product of q and k
 };
 
 struct KeyTiles {

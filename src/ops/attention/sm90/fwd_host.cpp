@@ -61,7 +61,7 @@ Partition partition_of(std::int64_t tiles, std::int64_t tiles_of_cluster, std::i
   return best;
 }
 
-enum class Instances { plain, documents, cap };  // which instances of a shape: only some have those for more
+enum class Instances { plain, documents, cap, by_place };  // which instances of a shape: only some have those for more
 
 template <class Tiles, Instances asks>
 void start(const ForwardArgs& a, const Context& ctx) {
@@ -70,6 +70,7 @@ void start(const ForwardArgs& a, const Context& ctx) {
   if constexpr (asks == Instances::cap)
     return a.band.reach == Reach::listed ? beside::call<start_forward<Tiles, Reach::listed, true>>(a, ctx.device.units, stream)
                                          : beside::call<start_forward<Tiles, Reach::run, true>>(a, ctx.device.units, stream);
+  if constexpr (asks == Instances::by_place) return beside::call<start_forward<Tiles, Reach::run>>(a, ctx.device.units, stream);
   if constexpr (asks == Instances::plain) switch (a.band.reach) {
       case Reach::all: return beside::call<start_forward<Tiles, Reach::all>>(a, ctx.device.units, stream);
       case Reach::before: return beside::call<start_forward<Tiles, Reach::before>>(a, ctx.device.units, stream);
@@ -130,7 +131,8 @@ void forward_by(const Problem& p, const Forward& t, const Partition& partition, 
   ForwardArgs a{};
   const Lists lists = make_lists(p, ctx);
   a.band = in_32_bits(band_of(p, lists, 0));
-  if ((asks == Instances::cap || p.sink) && a.band.reach != Reach::listed) a.band.reach = Reach::run;  // the numbers say it all
+  if ((asks == Instances::cap || asks == Instances::by_place || p.sink) && a.band.reach != Reach::listed)
+    a.band.reach = Reach::run;  // the numbers say it all
   a.packed_log2 = Tiles::way == Way::cluster ? packed_log2_of(p) : 0;
   const std::int64_t heads = p.heads >> a.packed_log2, all_rows = p.len_q << a.packed_log2;
   const std::int64_t row_tiles = ceil_div(all_rows, rows), tiles = row_tiles * p.batch * heads;
@@ -182,6 +184,11 @@ void forward_by(const Problem& p, const Forward& t, const Partition& partition, 
   a.o_head = t.o.stride[2];
   a.lse = t.lse.as<float>();
   a.sink = p.sink ? t.with.sink.as<float>() : nullptr;
+  if constexpr (asks == Instances::by_place) {
+    a.dropout = dropout_of(p, t.with);
+    a.alibi = alibi_of(p, t.with);
+    a.fall_by = 1 / p.scale_or_default();
+  }
   a.not_numbers = not_numbers_of(lists);
   start<Tiles, asks>(a, ctx);
   mend_forward_on_gpu(p, t, lists, ctx);
@@ -285,7 +292,7 @@ void forward_of_more(const Problem& p, const Forward& t, Context& ctx) {
   if (p.softcap != 0) {
     if (dim > 128) return forward_by<Forward256<T>, Instances::cap>(p, t, {}, ctx);
     return dim > 64 ? forward_by<Forward128<T>, Instances::cap>(p, t, {}, ctx)
-                    : forward_by<Forward64Capped<T>, Instances::cap>(p, t, {}, ctx);
+                    : forward_by<Forward64Roomy<T>, Instances::cap>(p, t, {}, ctx);
   }
   if (dim > 128) return forward_by<Forward256<T>, Instances::documents>(p, t, {}, ctx);
   if (dim > 96) return forward_by<Forward128<T>, Instances::documents>(p, t, {}, ctx);
@@ -295,9 +302,22 @@ void forward_of_more(const Problem& p, const Forward& t, Context& ctx) {
   return forward_by<Forward64<T>, Instances::documents>(p, t, {}, ctx);
 }
 
+// Dropout or ALiBi: whole tiles, and shapes enough for head dims up to 128.
+template <class T>
+void forward_by_place(const Problem& p, const Forward& t, Context& ctx) {
+  const bool wide = std::max(p.head_dim, p.value_dim()) > 64;
+  const auto with = [&]<class Tiles>() { forward_by<Tiles, Instances::by_place>(p, t, {}, ctx); };
+  if (p.alibi)
+    return wide ? with.template operator()<Placing<Forward128<T>, ByPlace::alibi>>()
+                : with.template operator()<Placing<Forward64<T>, ByPlace::alibi>>();
+  return wide ? with.template operator()<Placing<Forward128<T>, ByPlace::dropout>>()
+              : with.template operator()<Placing<Forward64Roomy<T>, ByPlace::dropout>>();
+}
+
 template <class T>
 void forward_as(const Problem& p, const Forward& t, Context& ctx) {
   if (p.documents != 0 || p.softcap != 0) return forward_of_more<T>(p, t, ctx);
+  if (p.asks_by_place()) return forward_by_place<T>(p, t, ctx);
   with_shape<T>(p, ctx.device.units, [&]<class Tiles>(const Partition& partition) { forward_with<Tiles>(p, t, partition, ctx); });
 }
 
@@ -316,7 +336,13 @@ Support sm90_supports(const Problem& p, const Device& device, Pass pass) {
   if (std::max(p.len_q, p.len_k) > longest_in_32_bits) return Support::no("serves lengths up to 2^29");
   if (pass == Pass::backward && p.softcap != 0 && p.deterministic && std::max(p.head_dim, p.value_dim()) <= 128)
     return Support::no("sums dQ of capped scores in no fixed order up to head dim 128");
-  return asks_no_more_than(p, {.softcap = true, .sink = true, .documents = true, .dim_v = true});
+  if (p.asks_by_place()) {
+    if (std::max(p.head_dim, p.value_dim()) > 128) return Support::no("serves dropout and ALiBi up to head dim 128");
+    if (p.softcap != 0 || p.documents != 0) return Support::no("serves dropout and ALiBi without a cap or packed documents");
+    if (p.dropout != 0 && p.alibi) return Support::no("serves dropout or ALiBi, not both");
+    if (pass == Pass::backward && p.deterministic) return Support::no("sums dQ of dropout and ALiBi in no fixed order");
+  }
+  return asks_no_more_than(p, {.softcap = true, .sink = true, .documents = true, .dim_v = true, .dropout = true, .alibi = true});
 }
 
 void sm90_forward(const Problem& p, const Forward& t, Context& ctx) {

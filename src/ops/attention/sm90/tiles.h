@@ -1,5 +1,6 @@
 // tiles.h — every tuned number of the Hopper attention kernels, with its reason.
 #pragma once
+#include "ops/attention/by_place.h"
 #include "ops/attention/mask.h"
 
 namespace headroom::attention {
@@ -26,6 +27,7 @@ struct Forward64 {  // three groups hide each other's softmax; two are 7–19 % 
   static constexpr bool stages_o = true;      // O passes through shared memory
   static constexpr bool maxima_first = true;  // both rows' maxima, then all exponentials: 3 % here, −5 % at 128
   static constexpr Way way = Way::whole;
+  static constexpr ByPlace by_place = ByPlace::nothing;
 };
 template <class Type>
 struct Forward64Short : Forward64<Type> {  // len ≤ 1k: 256 rows divide 512 and 1024, and more tiles are in flight
@@ -33,7 +35,7 @@ struct Forward64Short : Forward64<Type> {  // len ≤ 1k: 256 rows divide 512 an
   static constexpr int producer_registers = 24, consumer_registers = 112;
 };
 template <class Type>
-struct Forward64Capped : Forward64<Type> {  // the arithmetic of a cap does not fit beside 128 keys; two groups of them are 1–4 % slower
+struct Forward64Roomy : Forward64<Type> {  // a cap's arithmetic, or dropout's, does not fit beside 128 keys; two groups of them are 1–4 % slower (cap)
   static constexpr int keys = 96;
 };
 template <class Type>
@@ -64,6 +66,10 @@ struct Forward256 : Forward128<Type> {  // 64 KB of Q leave room for 80 keys; O 
   static constexpr int dim = 256, keys = 80, q_stages = 1;
   static constexpr bool stages_o = false;
 };
+template <class Tiles, ByPlace what>
+struct Placing : Tiles {  // the same shape, forward or backward, where what happens to a score depends on its place
+  static constexpr ByPlace by_place = what;
+};
 template <class Tiles>
 struct EvenParts : Tiles {  // code of its own: the branch alone costs 2 % at 512
   static constexpr Way way = Way::parts;
@@ -92,6 +98,7 @@ struct Backward64 {  // 64 rows would read K and V twice as often from shared me
   static constexpr bool dq_beside_scores = false;  // a step's dQ follows the next step's scores and dK, else the next step's dP
   static constexpr Reach reach = Reach::run;       // what is asked of the mask: its numbers, which are right for all but lists
   static constexpr bool capped = false;
+  static constexpr ByPlace by_place = ByPlace::nothing;
 };
 template <class Type>
 struct Backward128 : Backward64<Type> {  // dK and dV take 128 registers a thread; 64 rows of scores and of dP are what else fits
@@ -102,7 +109,7 @@ struct Backward128 : Backward64<Type> {  // dK and dV take 128 registers a threa
   static constexpr bool dp_first = true, dq_early = true;
 };
 template <class Type>
-struct Backward64Capped : Backward64<Type> {  // the slope of the cap takes a register for two scores: dQ gives way
+struct Backward64Roomy : Backward64<Type> {  // the slope of a cap, and dropout's second P, take a register for two scores: dQ gives way
   static constexpr bool dq_beside_scores = true, dp_first = true;
 };
 template <class Type>
