@@ -364,7 +364,7 @@ def attention_forward(
     mask: 'full', 'causal', 'window:W' or 'window:W+A', all but the first also with ':top-left'. v may have a head_dim of its own.
     softcap: scores become softcap * tanh(score / softcap). scale: None is 1/sqrt(head_dim); 0.0 is 0.
     sink: float32 [heads]. cu_seqlens_q, cu_seqlens_k: int32 [batch, documents + 1], or [documents + 1] for a batch of 1.
-    dropout: the chance of a probability to be dropped, in steps of 1/65536; seed and offset, of 64 bits, say which: take others for each call.
+    dropout: the chance of a probability to be dropped, in steps of 1/32768; seed and offset, of 64 bits, say which: take others for each call.
     alibi_slopes: float32 [heads], [batch, heads] or [batch, documents, heads].
     variant: a name or family that explain() lists. deterministic: the same bits on every run, or an Error.
     quantise: "fp8" rounds q, k and v, which are bfloat16, to 8 bits with a scale for each head, and multiplies those. Forward only.

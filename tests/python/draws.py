@@ -38,6 +38,6 @@ def kept(seed, offset, dropout, batch, heads, len_q, len_k):
 
     words = philox_short((first + pair) & _LOW, ((place(key) + of_keys) & _LOW, (place(row) + of_rows) & _LOW))
     word = np.where(key // np.uint64(8) % np.uint64(2) == 0, *words)
-    draws = (word >> (row // np.uint64(8) % np.uint64(2) * np.uint64(16))) & np.uint64(0xFFFF)
-    below = min(int(np.floor(float(np.float32(dropout)) * 65536 + 0.5)), 65535)
-    return np.where(draws < below, 0.0, 65536 / (65536 - below))
+    draws = (word >> (row // np.uint64(8) % np.uint64(2) * np.uint64(16))) & np.uint64(0x7FFF)
+    below = min(int(np.floor(float(np.float32(dropout)) * 32768 + 0.5)), 32767)
+    return np.where(draws < below, 0.0, 32768 / (32768 - below))

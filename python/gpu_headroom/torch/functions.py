@@ -134,7 +134,7 @@ def attention(
     positions cu_seqlens_q[b, d] up to cu_seqlens_q[b, d + 1]; the mask holds inside it; no row sees another document's. cu_seqlens_k: the
     same of the keys; None: that of the queries. On the CPU wrong lists are refused; on CUDA they are not checked, and the result is undefined.
     return_lse: also the logarithm of the softmax's sum, float32 [batch, heads, len_q], differentiable too.
-    dropout_p: the chance of a probability to be dropped, below 1, in steps of 1/65536. seed: int64 [2] beside q, which ones (seed and offset of
+    dropout_p: the chance of a probability to be dropped, below 1, in steps of 1/32768. seed: int64 [2] beside q, which ones (seed and offset of
     Philox); None: two numbers of torch's generator of the device, drawn at each call. Which are dropped differs from torch's own choice.
     alibi_slopes: [heads], [batch, heads] or, with cu_seqlens_q, [batch, documents, heads]: ALiBi's. A score falls by slope * |row - key|, counted
     in each document. Where len_q and len_k differ, row i is at key i under a mask with align="top-left"; else the last row is at the last key.

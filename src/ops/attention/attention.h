@@ -53,7 +53,7 @@ struct Problem {  // what is asked, in words; nothing about how
   double visible_in_documents =
       0;  // visible pairs for each row of the batch and head, given by the caller, who has the lengths; FLOPs count them
   std::int64_t page = 0, pages = 0;  // positions in a page, and the number of pages; 0: K and V are not paged
-  float dropout = 0;                 // the chance of a probability to be dropped, below 1, in steps of 1/65 536
+  float dropout = 0;                 // the chance of a probability to be dropped, below 1, in steps of 1/32 768
   bool alibi = false;
 
   float scale_or_default() const;

@@ -16,8 +16,8 @@ Dropout dropout_of(const Problem& p, const Extras& with) {
   d.random = with.random.as<std::uint32_t>();
   halves(with.seed, d.seed);
   halves(with.offset, d.offset);
-  d.below = std::uint32_t(std::min(std::lround(double(p.dropout) * 65536), 65535l));
-  d.factor = float(65536.0 / (65536 - d.below));
+  d.below = std::uint32_t(std::min(std::lround(double(p.dropout) * draw_steps), draw_steps - 1l));
+  d.factor = float(double(draw_steps) / (draw_steps - d.below));
   return d;
 }
 
@@ -35,7 +35,7 @@ void dropout_factors(const Dropping& d, std::int64_t pair, std::int64_t row, std
       const TwoWords x = draws.at(std::uint32_t(row), std::uint32_t(begin + k));
       for (std::int64_t word = 0; word < 2; ++word)
         if (const std::int64_t key = begin + 8 * word + k; key >= first && key < last)
-          to[key - first] = (x.word[word] >> shift & 0xffff) < d.dropout.below ? 0.0f : kept;
+          to[key - first] = (x.word[word] >> shift) % draw_steps < d.dropout.below ? 0.0f : kept;
     }
 }
 

@@ -1,8 +1,8 @@
 // Which probabilities dropout keeps: a function of seed, offset, batch, head, row and key alone, so every tiling and every kernel keeps the same.
 //
 // Philox (Salmon, Moraes, Dror and Shaw, 2011). 4x32-10 makes a call's key of seed and offset; under a head's key one counter of 2x32-7 gives 4 draws
-// of 16 bits, for rows r and r + 8 of sixteen and keys k and k + 8 of sixteen: what a lane of a matrix instruction holds, whether its rows are queries
-// or keys. A probability is dropped where its draw is below round(dropout · 65 536).
+// of 15 bits, for rows r and r + 8 of sixteen and keys k and k + 8 of sixteen: what a lane of a matrix instruction holds, whether its rows are queries
+// or keys. A probability is dropped where its draw is below round(dropout · 32 768).
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -42,16 +42,19 @@ HEADROOM_HD TwoWords philox_short(std::uint32_t key, TwoWords x) {  // 2x32-7
   return x;
 }
 
+constexpr std::uint32_t draw_steps = 1 << 15;  // what a draw may be
+
 struct HeadDraws {  // the random bits of one head of one row of the batch
   std::uint32_t key, of_keys, of_rows;
 
-  // A row's and a key's part of a counter. Word (key / 8) % 2 is the key's; its low half is the row's where (row / 8) % 2 is 0, else its high half.
+  // A row's and a key's part of a counter. Word (key / 8) % 2 is the key's; its low half is the row's where (row / 8) % 2 is 0, else its high half, the highest bit of
+  // which is not used.
   static HEADROOM_HD std::uint32_t place(std::uint32_t at) { return at / 16 * 8 + at % 8; }
   HEADROOM_HD TwoWords at(std::uint32_t row, std::uint32_t key_at) const {
     return philox_short(key, {{of_keys + place(key_at), of_rows + place(row)}});
   }
   HEADROOM_HD std::uint32_t draw(std::uint32_t row, std::uint32_t key_at) const {
-    return at(row, key_at).word[key_at / 8 % 2] >> (row / 8 % 2 * 16) & 0xffff;
+    return (at(row, key_at).word[key_at / 8 % 2] >> (row / 8 % 2 * 16)) % draw_steps;
   }
 };
 
@@ -70,8 +73,8 @@ struct Draws {  // one call's
 struct Dropout {                // one call's dropout, as kernels receive it
   const std::uint32_t* random;  // seed and offset, low words first, in memory that the kernel reads; null: the numbers below
   std::uint32_t seed[2], offset[2];
-  std::uint32_t below;  // draws below it are dropped: of 65 536
-  float factor;         // multiplies what is kept: 65 536 / (65 536 − below), so that the mean stays
+  std::uint32_t below;  // draws below it are dropped: of draw_steps
+  float factor;         // multiplies what is kept: draw_steps / (draw_steps − below), so that the mean stays
 
   HEADROOM_HD Draws draws() const {
     if (random) return Draws::of(random[0], random[1], random[2], random[3]);

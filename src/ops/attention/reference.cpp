@@ -120,7 +120,7 @@ Reference reference(const Problem& p, const Tensor& q, const Tensor& k, const Te
   }
   const auto dropping = dropping_of(p, with);
   const Alibi alibi = alibi_of(p, with);
-  const double kept = 1 / (1 - double(dropout_of(p, with).below) / 65536);
+  const double kept = 1 / (1 - double(dropout_of(p, with).below) / draw_steps);
   Reference r;
   r.o.assign(std::size_t(p.o_shape().count()), 0.0);
   r.lse.assign(std::size_t(p.lse_shape().count()), 0.0);

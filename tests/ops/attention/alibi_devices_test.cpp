@@ -28,7 +28,7 @@ TEST_P(AttentionAlibi, ACacheOfAnyLengthInAnyPages) {
       const Expected naive = expected_of(c, inputs, true);
       const int served = each_variant(
           c, inputs, [&](const Variant&, Tensors& x) { judge(c, x, naive, false); }, Pass::forward);
-      EXPECT_EQ(served, c.problem.page && GetParam() == Where::cpu ? 1 : variants_of(precision)) << in_words(c);
+      EXPECT_EQ(served, c.problem.page && GetParam() == Where::cpu ? 1 : variants_of(c.problem, Pass::forward)) << in_words(c);
     });
   }
 }

@@ -40,10 +40,12 @@ class ByPlace : public on_card::OnCard, public testing::WithParamInterface<on_ca
     }
     return served;
   }
-  int variants_of(Precision p) const {  // that serve every problem
+  int variants_of(Precision p) const {       // that serve every problem
     if (GetParam() == Where::gpu) return 1;  // flash_sm80 or flash_simt; Hopper's kernels serve some
     return p.math == Math::exact ? 2 : 0;
   }
+  int variants_of(const Problem& p, Pass last) const { return variants_of(p.precision) + hopper_serves(p, last); }
+  bool hopper_serves(const Problem& p, Pass last) const { return serves(*variant_named("flash_sm90"), p, last); }
   // Of the cases that `each` gives for a precision: on the CPU a third of those in 16 bits each.
   template <class Each>
   void agree_with_the_oracle(Each&& each) {
@@ -55,9 +57,8 @@ class ByPlace : public on_card::OnCard, public testing::WithParamInterface<on_ca
         Tensors inputs = tensors_of(c);
         const Expected naive = expected_of(c, inputs, true);
         const int served = each_variant(c, inputs, [&](const Variant&, Tensors& x) { judge(c, x, naive); });
-        const Support hopper = variant_named("flash_sm90")->supports(c.problem, where(), Pass::backward);
-        EXPECT_EQ(served, variants_of(precision) + hopper.ok) << in_words(c);
-        by_hopper += hopper.ok;
+        EXPECT_EQ(served, variants_of(c.problem, Pass::backward)) << in_words(c);
+        by_hopper += hopper_serves(c.problem, Pass::backward);
       });
       if (where().sm == 90 && size_of(precision.dtype) == 2) EXPECT_GT(by_hopper, 5);
     }

@@ -52,7 +52,7 @@ struct Cells {  // rows and keys of a tile, [begin, end)
 // Eight neighbours, from `first` on, of which those in [begin, end) are written to `to`, which is where `begin` belongs.
 HWY_INLINE void write_eight(const std::uint64_t* words, int shift, std::uint32_t below, float kept, std::int64_t first, std::int64_t begin,
                             std::int64_t end, float* to) {
-  const auto factor = [&](std::int64_t k) { return (std::uint32_t(words[k]) >> shift & 0xffff) < below ? 0.0f : kept; };
+  const auto factor = [&](std::int64_t k) { return (std::uint32_t(words[k]) >> shift) % draw_steps < below ? 0.0f : kept; };
   if (first >= begin && first + 8 <= end) {
     for (std::int64_t k = 0; k < 8; ++k) to[first - begin + k] = factor(k);
   } else {

@@ -143,7 +143,7 @@ struct SampledOracle::Work::Head {
     for (std::size_t j = 0; j < factors.size(); ++j) weights[j] *= factors[j] * growth();
   }
   double factor(std::int64_t i, std::int64_t j) const { return dropping && factor_of(dropping, pair(), i, j) == 0 ? 0 : growth(); }
-  double growth() const { return dropping ? 65536.0 / (65536 - dropping->dropout.below) : 1; }
+  double growth() const { return dropping ? double(draw_steps) / (draw_steps - dropping->dropout.below) : 1; }
   RowSums row_sums(Threads&) const;
 };
 

@@ -166,17 +166,17 @@ __device__ __forceinline__ void draw_dropped(unsigned (&dropped)[S::high], const
     dropped[i] = 0;
     const int own = row + S::row(i);
     const bool second = own & 8;  // of the two rows, or keys, of a counter that are here
-    const auto note = [&](int j, unsigned draw) { dropped[i] |= unsigned(draw < below) << j; };
+    const auto note = [&](int j, unsigned draw) { dropped[i] |= unsigned(draw % draw_steps < below) << j; };
 #pragma unroll
     for (int t = 0; t < S::wide; t += 2) {
       const TwoWords x = rows_are_keys ? draws.at(column + 8 * t, own) : draws.at(own, column + 8 * t);
       if constexpr (rows_are_keys) {
         const unsigned both = second ? x.word[1] : x.word[0];
-        note(t, both & 0xffff);
+        note(t, both);
         note(t + 1, both >> 16);
       } else {
-        note(t, x.word[0] >> (second ? 16 : 0) & 0xffff);
-        note(t + 1, x.word[1] >> (second ? 16 : 0) & 0xffff);
+        note(t, x.word[0] >> (second ? 16 : 0));
+        note(t + 1, x.word[1] >> (second ? 16 : 0));
       }
     }
   }

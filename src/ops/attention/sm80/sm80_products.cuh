@@ -251,7 +251,7 @@ __device__ __forceinline__ void draw_dropped(unsigned (&dropped)[S::high], const
 #pragma unroll
   for (int m = 0; m < S::high; ++m) {
     dropped[m] = 0;
-    const auto note = [&](int i, unsigned draw) { dropped[m] |= unsigned(draw < below) << i; };
+    const auto note = [&](int i, unsigned draw) { dropped[m] |= unsigned(draw % draw_steps < below) << i; };
 #pragma unroll
     for (int t = 0; t < S::columns / 8; t += 2)
 #pragma unroll
@@ -259,9 +259,9 @@ __device__ __forceinline__ void draw_dropped(unsigned (&dropped)[S::high], const
         const int here = row + 16 * m, there = column + 8 * t + e;
         const TwoWords x = rows_are_keys ? draws.at(there, here) : draws.at(here, there);
         const int here_8 = 4 * t + e + 2, there_8 = 4 * t + e + 4;  // scores of the row that is 8 further, and of the column
-        note(4 * t + e, x.word[0] & 0xffff);
+        note(4 * t + e, x.word[0]);
         note(rows_are_keys ? there_8 : here_8, x.word[0] >> 16);
-        note(rows_are_keys ? here_8 : there_8, x.word[1] & 0xffff);
+        note(rows_are_keys ? here_8 : there_8, x.word[1]);
         note(4 * t + e + 6, x.word[1] >> 16);
       }
   }

@@ -140,18 +140,20 @@ __device__ __forceinline__ void consume(const Args& a, Shared<C, ordered>& s, in
         weigh_capped<T>(p, scores, a.scale_log2, lse_here, hold, 1,
                         [&](int i, float x, float y) { second_p[i / 8][i / 2 % 4] = pack<T>(x, y); });
       } else {
-        if constexpr (drops) {
-#pragma unroll
-          for (int i = 0; i < rows / 16; ++i)
-#pragma unroll
-            for (int f = 0; f < 4; ++f) second_p[i % seconds][f] = pack<T>(scores[8 * i + 2 * f], scores[8 * i + 2 * f + 1]);
-          each_dropped<true, rows / 2>(draws.of_head(t.batch * a.heads + head), a.dropout.below, t.key + key_here, row_here(),
-                                       [&](int i, bool dropped) { scores[i] = dropped ? 0 : scores[i]; });
-        }
 #pragma unroll
         for (int i = 0; i < rows / 16; ++i)
 #pragma unroll
           for (int f = 0; f < 4; ++f) p[i][f] = pack<T>(scores[8 * i + 2 * f], scores[8 * i + 2 * f + 1]);
+      }
+      if constexpr (drops) {
+        const HeadDraws of_head = draws.of_head(t.batch * a.heads + head);
+#pragma unroll
+        for (int i = 0; i < rows / 16; ++i) {
+          std::uint32_t kept[4];
+          keep<true>(kept, of_head, a.dropout.below, t.key + key_here, row_here() + 16 * i);
+#pragma unroll
+          for (int f = 0; f < 4; ++f) second_p[i % seconds][f] = p[i][f], p[i][f] &= kept[f];
+        }
       }
       dp_begins();
       if constexpr (before) s.q_empty[stage(n - 1)].arrive();

@@ -1,5 +1,7 @@
 // by_place.cuh — dropout and ALiBi's falls, of the scores in an accumulator. Its rows (queries, or keys where scores are transposed) are two to a thread.
 #pragma once
+#include <cuda_fp16.h>
+
 #include "gpu/mma.cuh"
 #include "ops/attention/dropout.h"
 #include "ops/attention/fall.cuh"
@@ -22,22 +24,26 @@ struct Falls {
   }
 };
 
-// drop(i) for each score that is dropped. `row`: this thread's first, of sixteen; `column`: of its first score, of sixteen.
-template <bool rows_are_keys, int n, class Drop>
-__device__ __forceinline__ void each_dropped(const HeadDraws& draws, std::uint32_t below, int row, int column, Drop&& drop) {
+// Of two draws in one word, whose highest bits do not count: all bits where a draw is not below. Numbers of 15 bits are in the same order as FP16, where those
+// past 0x7c00 are NaNs, which count as greater than what they are held against; one instruction compares two.
+__device__ __forceinline__ std::uint32_t not_below(std::uint32_t draws, std::uint32_t below) {
+  static_assert(draw_steps == 1 << 15);
+  const auto halves = [](std::uint32_t x) { return *reinterpret_cast<const __half2*>(&x); };
+  return __hgeu2_mask(__habs2(halves(draws)), halves(below * 0x10001));
+}
+
+// Of four pairs of neighbours in a row, as operands hold them: all bits of what is kept. The first is in this thread's row `row` of sixteen, the second in
+// row + 8, the other two eight columns on; `column`: the first's, of sixteen.
+template <bool rows_are_keys>
+__device__ __forceinline__ void keep(std::uint32_t (&pairs)[4], const HeadDraws& draws, std::uint32_t below, int row, int column) {
+  TwoWords x[2];
 #pragma unroll
-  for (int i = 0; i < n; i += 8)
+  for (int e = 0; e < 2; ++e) x[e] = rows_are_keys ? draws.at(column + e, row) : draws.at(row, column + e);
 #pragma unroll
-    for (int e = 0; e < 2; ++e) {
-      const int there = column + 2 * i + e;
-      const TwoWords x = rows_are_keys ? draws.at(there, row) : draws.at(row, there);
-      constexpr int row_8 = 2, column_8 = 4, first = rows_are_keys ? column_8 : row_8, second = rows_are_keys ? row_8 : column_8;
-#pragma unroll
-      for (int w = 0; w < 2; ++w) {
-        drop(i + e + w * second, (x.word[w] & 0xffff) < below);
-        drop(i + e + w * second + first, x.word[w] < below << 16);
-      }
-    }
+  for (int f = 0; f < 4; ++f) {
+    const int word = rows_are_keys ? f % 2 : f / 2, half = rows_are_keys ? f / 2 : f % 2;
+    pairs[f] = not_below(__byte_perm(x[0].word[word], x[1].word[word], half ? 0x7632 : 0x5410), below);
+  }
 }
 
 }  // namespace headroom::attention::sm90

@@ -104,7 +104,7 @@ struct Listed<C, Reach::listed> {
   }
 };
 
-// What happens to this thread's scores by their place: fall() before the mask, drop() what the sums have seen, grow() at the end.
+// What happens to this thread's scores by their place: fall() before the mask, drop() from what the sums have seen, grow() at the end.
 template <ByPlace>
 struct Placed {
   __device__ __forceinline__ explicit Placed(const ForwardArgs&) {}
@@ -112,7 +112,7 @@ struct Placed {
   template <int n>
   __device__ __forceinline__ void fall(float (&)[n], int) const {}  // with the key of the first score
   template <int n>
-  __device__ __forceinline__ void drop(float (&)[n], int) const {}
+  __device__ __forceinline__ void drop(std::uint32_t (&)[n][4], int) const {}
   __device__ __forceinline__ void grow(OfRows&) const {}
 };
 template <>
@@ -140,8 +140,14 @@ struct Placed<ByPlace::dropout> : Placed<ByPlace::nothing> {
     of_head = draws.of_head(t.batch * a.heads + t.head), row = first;
   }
   template <int n>
-  __device__ __forceinline__ void drop(float (&scores)[n], int key) const {
-    each_dropped<false, n>(of_head, below, row, key, [&](int i, bool dropped) { scores[i] = dropped ? 0 : scores[i]; });
+  __device__ __forceinline__ void drop(std::uint32_t (&p)[n][4], int key) const {
+#pragma unroll
+    for (int i = 0; i < n; ++i) {
+      std::uint32_t kept[4];
+      keep<false>(kept, of_head, below, row, key + 16 * i);
+#pragma unroll
+      for (int f = 0; f < 4; ++f) p[i][f] &= kept[f];
+    }
   }
   __device__ __forceinline__ void grow(OfRows& result) const { result.inverse[0] *= factor, result.inverse[1] *= factor; }
 };
@@ -194,8 +200,7 @@ __device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
   };
   const auto softmax = [&](const Tile& t, const Listed<C, reach>& listed, int tile, auto mask) {
     if constexpr (capped) cap(scores, a.capping);
-    const int key = key_of<C, reach>(t, tile) + column_here;
-    placed.fall(scores, key);
+    placed.fall(scores, key_of<C, reach>(t, tile) + column_here);
     if constexpr (decltype(mask)::value && Listed<C, reach>::is) {
       listed.hide(scores, key_of<C, reach>(t, tile), keys, column_here);
     } else if constexpr (decltype(mask)::value) {
@@ -209,15 +214,14 @@ __device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
         apply_mask<reach == Reach::run>(scores, tile * keys + column_here, first, end);
       }
     }
-    const float2 factor = rows.update<C::maxima_first>(scores, a.scale_log2);
-    placed.drop(scores, key);
-    return factor;
+    return rows.update<C::maxima_first>(scores, a.scale_log2);
   };
-  const auto pack_scores = [&] {
+  const auto pack_scores = [&](const Tile& t, int tile) {
 #pragma unroll
     for (int i = 0; i < keys / 16; ++i)
 #pragma unroll
       for (int f = 0; f < 4; ++f) p[i][f] = pack<T>(scores[8 * i + 2 * f], scores[8 * i + 2 * f + 1]);
+    placed.drop(p, key_of<C, reach>(t, tile) + column_here);
   };
   const auto both_products = [&] {  // the next scores and the output of the tile before; they run while other groups are in their softmax
     my_turn();
@@ -238,7 +242,7 @@ __device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
     const float2 factor = softmax(t, listed, tile, mask);
     mma_wait<0>();
     output_done();
-    pack_scores();
+    pack_scores(t, tile);
     if (__any_sync(~0u, factor.x != 1 || factor.y != 1))
 #pragma unroll
       for (int i = 0; i < dim / 2; ++i) o[i] *= i & 2 ? factor.y : factor.x;
@@ -298,7 +302,7 @@ __device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
   scores_done();
   last_scores_done(t, t.last - 1);
   softmax(t, listed, t.last - 1, masked);
-  pack_scores();
+  pack_scores(t, t.last - 1);
   for (;;) {
     int tile = t.last - 2;
     if constexpr (reach == Reach::run || reach == Reach::listed) {
@@ -348,7 +352,7 @@ __device__ void consume(const ForwardArgs& a, Shared<C>& s, int group) {
       output_done();
       finish(t, seen);
     }
-    pack_scores();
+    pack_scores(after, after.last - 1);
 #pragma unroll
     for (float& x : o) x = 0;
     t = after;

@@ -11,6 +11,8 @@
 
 namespace headroom::attention::sm90 {
 
+constexpr float widest_dropout = 0.96875f;  // kernels compare draws as FP16, in which larger chances are NaNs
+
 struct ForwardArgs {
   Map q, k, v, o;                    // (dim, len, heads, batch); Way::cluster: q is (dim, packed, len, heads, batch)
   void* o_data;                      // where O is written without TMA

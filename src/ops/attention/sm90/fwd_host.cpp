@@ -340,6 +340,7 @@ Support sm90_supports(const Problem& p, const Device& device, Pass pass) {
     if (std::max(p.head_dim, p.value_dim()) > 128) return Support::no("serves dropout and ALiBi up to head dim 128");
     if (p.softcap != 0 || p.documents != 0) return Support::no("serves dropout and ALiBi without a cap or packed documents");
     if (p.dropout != 0 && p.alibi) return Support::no("serves dropout or ALiBi, not both");
+    if (p.dropout > widest_dropout) return Support::no(fmt::format("serves dropout up to {}, it is {}", widest_dropout, p.dropout));
     if (pass == Pass::backward && p.deterministic) return Support::no("sums dQ of dropout and ALiBi in no fixed order");
   }
   return asks_no_more_than(p, {.softcap = true, .sink = true, .documents = true, .dim_v = true, .dropout = true, .alibi = true});
