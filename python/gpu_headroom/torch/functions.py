@@ -162,8 +162,8 @@ def attention(
         window = window_of(window)
     key = None
     if (
-        attn_mask is None and not dropout_p and dropout_p is not False and seed is None and cu_seqlens_q is None and alibi_slopes is None and (sink is None or type(sink) in plain)
-        and directly(q, k, v) and not any_autocast()
+        attn_mask is None and type(dropout_p) in (float, int) and seed is None and cu_seqlens_q is None and (sink is None or type(sink) in plain)
+        and (alibi_slopes is None or type(alibi_slopes) in plain) and directly(q, k, v) and not any_autocast()
     ):  # fmt: skip
         try:
             key = (
@@ -171,6 +171,7 @@ def attention(
                 is_causal, is_causal is True, deterministic, deterministic is True,  # 1 and True are one key, and not one answer
                 None if window is None else (window, type(window)), None if tf32 is None else (tf32, type(tf32)),
                 scale, align, layout, softcap, variant, enable_gqa, cu_seqlens_k, quantise, None if sink is None else (sink.shape, sink.dtype, sink.device),
+                dropout_p, None if alibi_slopes is None else (alibi_slopes.shape, alibi_slopes.dtype, alibi_slopes.device),
                 torch.get_num_threads() if q.is_cpu else tf32_of(-1, q) if tf32 is None and q.dtype == torch.float32 else None,
             )  # fmt: skip
             found = known.get(key)
@@ -179,14 +180,15 @@ def attention(
         if found is not None:
             if quantise is not None:
                 check_quantise(quantise, (q, k, v, sink))
-            return run_directly(found, return_lse, q, k, v, None if sink is None else sink.float())
+            random, slopes = seed_of(q, dropout_p), _slopes(alibi_slopes, q, None, layout)
+            return run_directly(found, return_lse, q, k, v, None if sink is None else sink.float(), None, None, None, random, slopes)
     if key is None and all(isinstance(t, torch.Tensor) for t in (q, k, v)):
         q, k, v = cast([q, k, v])
     tensors = checked(q, k, v, attn_mask, dropout_p, scale, enable_gqa, layout, sink, cu_seqlens_q, cu_seqlens_k)
     options = options_of(is_causal, scale, window, align, layout, variant, deterministic, tf32, softcap, dropout=dropout_p, quantise=quantise)
     if quantise is not None:
         check_quantise(quantise, tensors[:4])
-    tensors = (*tensors, None, seed_of(q, dropout_p, checked_seed(seed, dropout_p, q)), _slopes(alibi_slopes, tensors, layout))
+    tensors = (*tensors, None, seed_of(q, dropout_p, checked_seed(seed, dropout_p, q)), _slopes(alibi_slopes, q, tensors[4], layout))
     if key is not None and q.device.type in KINDS:
         ready = settled(tensors, options)
         keep(known, key, ready)
@@ -195,8 +197,9 @@ def attention(
     return run(tensors, options, return_lse)
 
 
-def _slopes(slopes, tensors, layout, of="attention"):
-    q, *_, cu_q, _ = tensors
+def _slopes(slopes, q, cu_q, layout, of="attention"):
+    if slopes is None:
+        return None
     batch, heads = q.shape[0], q.shape[1 if layout == "bhld" else 2]
     return checked_slopes(slopes, q, [(heads,), (batch, heads), *([] if cu_q is None else [(batch, cu_q.shape[1] - 1, heads)])], of)
 
@@ -246,7 +249,7 @@ def attention_backward(
         raise ValueError("gpu_headroom.torch.attention_backward: dropout_p needs the seed that attention() was given")
     check_made("gpu_headroom.torch.attention_backward", q, v, layout == "bhld", d_o, o, lse, dlse)
     options = options_of(is_causal, scale, window, align, layout, variant, deterministic, tf32, softcap, dropout=dropout_p)
-    small = (*tensors[3:], checked_seed(seed, dropout_p, q), _slopes(alibi_slopes, tensors, layout, "attention_backward"))
+    small = (*tensors[3:], checked_seed(seed, dropout_p, q), _slopes(alibi_slopes, q, tensors[4], layout, "attention_backward"))
     made = torch.ops.headroom.attention_backward(d_o, dlse, *tensors[:3], o, lse, *small, *options)
     return tuple(made if sink is not None else made[:3])
 
@@ -448,6 +451,6 @@ def explain(
         is_causal, window, align, cu_seqlens_q, cu_seqlens_k = said.is_causal, said.window, said.align, said.cu_q, said.cu_k
         k, v = k[:, :, said.first : said.end], v[:, :, said.first : said.end]
     tensors = checked(q, k, v, None, dropout_p, scale, enable_gqa, layout, sink, cu_seqlens_q, cu_seqlens_k)
-    tensors = (*tensors, None, None, _slopes(alibi_slopes, tensors, layout, "explain"))
+    tensors = (*tensors, None, None, _slopes(alibi_slopes, q, tensors[4], layout, "explain"))
     options = options_of(is_causal, scale, window, align, layout, variant, deterministic, tf32, softcap, dropout=dropout_p, quantise=quantise)
     return arrays_attention.explained(context_of(q), call_of(*tensors, *options).problem)
