@@ -65,7 +65,7 @@ template <class T>
 const beside::Offers around_sm90{
     offer<decode::start_boxes<T, decode::Shape<128, 8>>>(), offer<sm90::backward::start_before<Backward64<T>>>(),
     offer<sm90::backward::start_before<Backward128<T>>>(),  offer<sm90::backward::start_before<Backward256<T>>>(),
-    offer<sm90::backward::start_after<Backward64<T>>>(),    offer<sm90::backward::start_after<Backward64Roomy<T>>>(),
+    offer<sm90::backward::start_after<Backward64<T>>>(),    offer<sm90::backward::start_after<Backward64Capped<T>>>(),
     offer<sm90::backward::start_after<Backward80<T>>>(),    offer<sm90::backward::start_after<Backward96<T>>>(),
     offer<sm90::backward::start_after<Backward128<T>>>()};
 template const beside::Offers around_sm90<__half>;

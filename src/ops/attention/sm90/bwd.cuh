@@ -47,8 +47,8 @@ __device__ __forceinline__ void consume(const Args& a, Shared<C, ordered>& s, in
     const int k_columns = kv_at + (rows == 128 ? 0 : dim > 64 ? group * panel_bytes(keys) : group * 64);
     float dk[dim / 2] = {}, dv[dim / 2] = {}, scores[rows / 2], dp[rows / 2], dq[dq_n / 2];
     std::uint32_t p[rows / 16][4], ds[rows / 16][4];
-    constexpr bool drops = C::by_place == ByPlace::dropout, two_p = C::capped || drops;
-    constexpr int seconds = two_p ? rows / 16 : 1;
+    constexpr bool drops = C::by_place == ByPlace::dropout;
+    constexpr int seconds = C::capped || drops ? rows / 16 : 1;
     [[maybe_unused]] std::uint32_t second_p[seconds][4];  // P times the slope of the cap; or P as it was before dropout
 
     const auto stage_at = [&](const void* ring, unsigned n) { return offset(ring) + stage(n) * stage_bytes; };

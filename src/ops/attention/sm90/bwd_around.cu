@@ -138,8 +138,8 @@ template void start_before<Backward256<__nv_bfloat16>>(const PreArgs&, int, cuda
 template void start_before<Backward256<__half>>(const PreArgs&, int, cudaStream_t);
 template void start_after<Backward64<__nv_bfloat16>>(const PostArgs&, int, cudaStream_t);
 template void start_after<Backward64<__half>>(const PostArgs&, int, cudaStream_t);
-template void start_after<Backward64Roomy<__nv_bfloat16>>(const PostArgs&, int, cudaStream_t);
-template void start_after<Backward64Roomy<__half>>(const PostArgs&, int, cudaStream_t);
+template void start_after<Backward64Capped<__nv_bfloat16>>(const PostArgs&, int, cudaStream_t);
+template void start_after<Backward64Capped<__half>>(const PostArgs&, int, cudaStream_t);
 template void start_after<Backward128<__nv_bfloat16>>(const PostArgs&, int, cudaStream_t);
 template void start_after<Backward128<__half>>(const PostArgs&, int, cudaStream_t);
 template void start_after<Backward96<__nv_bfloat16>>(const PostArgs&, int, cudaStream_t);

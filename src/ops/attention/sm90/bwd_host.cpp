@@ -112,7 +112,7 @@ void backward_of_more(const Problem& p, const Backward& t, Context& ctx) {
   if (dim > 128) return backward_wide<Backward256<T>, reach, cap>(p, t, ctx);
   if constexpr (cap) {
     if (dim > 64) return backward_with<Backward128<T>, false, Backward128<T>, reach, cap>(p, t, ctx);
-    backward_with<Backward64Roomy<T>, false, Backward64<T>, reach, cap>(p, t, ctx);
+    backward_with<Backward64Capped<T>, false, Backward64<T>, reach, cap>(p, t, ctx);
   } else {
     const bool brief = p.documents * 512 >= p.len_q;  // of mean length 512 and less
     if (dim <= 64) {

@@ -292,7 +292,7 @@ void forward_of_more(const Problem& p, const Forward& t, Context& ctx) {
   if (p.softcap != 0) {
     if (dim > 128) return forward_by<Forward256<T>, Instances::cap>(p, t, {}, ctx);
     return dim > 64 ? forward_by<Forward128<T>, Instances::cap>(p, t, {}, ctx)
-                    : forward_by<Forward64Roomy<T>, Instances::cap>(p, t, {}, ctx);
+                    : forward_by<Forward64Capped<T>, Instances::cap>(p, t, {}, ctx);
   }
   if (dim > 128) return forward_by<Forward256<T>, Instances::documents>(p, t, {}, ctx);
   if (dim > 96) return forward_by<Forward128<T>, Instances::documents>(p, t, {}, ctx);
@@ -311,7 +311,7 @@ void forward_by_place(const Problem& p, const Forward& t, Context& ctx) {
     return wide ? with.template operator()<Placing<Forward128<T>, ByPlace::alibi>>()
                 : with.template operator()<Placing<Forward64<T>, ByPlace::alibi>>();
   return wide ? with.template operator()<Placing<Forward128<T>, ByPlace::dropout>>()
-              : with.template operator()<Placing<Forward64Roomy<T>, ByPlace::dropout>>();
+              : with.template operator()<Placing<Forward64Pair<T>, ByPlace::dropout>>();
 }
 
 template <class T>
