@@ -359,6 +359,17 @@ class ModelsTest(unittest.TestCase):
                 self.assertLess((got - want).abs().max().item(), 1e-4)
 
     @unittest.skipIf(OLD, "its masks do not say what they are made from")
+    def test_a_module_that_does_not_say_whether_it_is_causal(self):
+        """CLAP's and ALIGN's encoders of text: without a mask they see every key, and were given those before."""
+        sizes = dict(vocab_size=300, hidden_size=64, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=64)
+        tokens = torch.randint(3, 300, (2, 20), generator=torch.Generator().manual_seed(3))
+        for name in ("ClapText", "AlignText"):
+            for asked in ({}, {"output_attentions": True}):
+                with self.subTest(model=name, asked=asked), torch.no_grad():
+                    want, got = (net(tokens, **asked)[0] for net in self.twins(name, name + "Model", sizes))
+                    self.assertLess((got - want).abs().max().item(), 1e-4)
+
+    @unittest.skipIf(OLD, "its masks do not say what they are made from")
     def test_a_mask_among_booleans(self):
         """Beside booleans it is booleans, as a model finds it that puts its own part behind it (T5Gemma 2); else it is what eager attention adds."""
         importlib.import_module("transformers.masking_utils")

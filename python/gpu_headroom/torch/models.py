@@ -301,7 +301,7 @@ def _own_attention(module, query, key, value, attention_mask, softcap, s_aux, ar
     eager = getattr(sys.modules[type(module).__module__], "eager_attention_forward", None)
     if eager is None:
         raise ValueError(f"attn_implementation='headroom': {type(module).__name__} has no attention of its own to leave this call to")
-    if attention_mask is None and query.shape[2] > 1 and arguments.get("is_causal", getattr(module, "is_causal", True)):
+    if attention_mask is None and query.shape[2] > 1 and arguments.get("is_causal", getattr(module, "is_causal", False)):
         attention_mask = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device).tril(key.shape[2] - query.shape[2])[None, None]
     if attention_mask is not None and attention_mask.dtype == torch.bool:
         zero = torch.zeros((), dtype=query.dtype, device=query.device)
@@ -357,8 +357,10 @@ def attend(
     if isinstance(attention_mask, Mask) and attention_mask.plain:
         attention_mask, is_causal = None, True
     attention_mask = _with_order(module, query, key, attention_mask)
+    if is_causal is None and not hasattr(module, "is_causal"):  # without a mask eager attention of such a module sees every key, sdpa those before
+        is_causal = False
     given = is_causal
-    causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+    causal = module.is_causal if is_causal is None else is_causal
     window = cu_q = cu_k = reason = None
     align = "bottom-right"
     q, k, v = query, key, value
