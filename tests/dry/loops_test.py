@@ -34,14 +34,14 @@ class Loops(Dry):
 
     def test_a_loop_that_only_an_unknown_integer_ends_is_short(self):
         ends = {
-            "while counter.item() < 5:\n    counter += (x > 0.5).sum()\n": ("program.py:4", 1500),
-            "def done():\n    return counter.item() > 5\nwhile not done():\n    pass\n": ("program.py:6", 1500),  # the loop's line
-            "import time\nwhile not counter.item():\n    time.sleep(0.02)\n": ("program.py:5", 200),  # long
-            "import time\nn = 0\nwhile n < 9999:\n    time.sleep(0.02)\n    if counter.item(): break\n": ("program.py:8", 200),  # nothing was launched
+            "while counter.item() < 5:\n    counter += (x > 0.5).sum()\n": ("program.py:4", 1500, 300),
+            "def done():\n    return counter.item() > 5\nwhile not done():\n    pass\n": ("program.py:6", 1500, 300),  # the loop's line
+            "import time\nwhile not counter.item():\n    time.sleep(0.02)\n": ("program.py:5", 200, 3),  # long
+            "import time\nn = 0\nwhile n < 9999:\n    time.sleep(0.02)\n    if counter.item(): break\n": ("program.py:8", 200, 3),  # nothing was launched
         }
-        for loop, (line, times) in ends.items():
+        for loop, (line, times, seconds) in ends.items():
             _, marks = self.dry("import torch\ncounter = torch.empty(1, dtype=torch.int64, device='cuda')\nx = torch.rand(9, device='cuda')\n" + loop, code=1,
-                                HEADROOM_DRY_LOOP_S="3")
+                                HEADROOM_DRY_LOOP_S=str(seconds))
             end = [m[1] for m in marks if m[0] == "end"]
             self.assertEqual(len(end), 1, (loop, marks[-3:]))
             self.assertIn(line + " waits for a value", end[0])
