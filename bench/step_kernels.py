@@ -10,7 +10,6 @@ it: its launches in a step, and microseconds of all of them. `table` adds up, by
 import argparse
 import collections
 import csv
-import json
 import math
 import shlex
 import statistics

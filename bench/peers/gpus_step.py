@@ -14,7 +14,6 @@ import json
 import multiprocessing
 import os
 import socket
-import statistics
 
 import torch
 import torch.distributed as dist

@@ -20,7 +20,6 @@ import csv
 import dataclasses
 import gc
 import io
-import json
 import multiprocessing
 import os
 import socket

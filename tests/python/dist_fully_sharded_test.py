@@ -3,26 +3,16 @@
 import copy
 import unittest
 
-from dist_ranks import devices, hd, import_what_steps_need, ranks_do, torch  # (which skips where there is no torch)
+from dist_ranks import hd, ranks_do, torch  # (which skips where there is no torch)
 from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils.checkpoint import checkpoint
 
-from dist_net import Net, batches, differs_from_alone, loss_of, same
+from dist_net import Net, SameBits, batches, loss_of, same
 from gpu_headroom.torch.dist import fully_sharded
 
 
-class FullyShardedTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        import_what_steps_need()
-
-    def same_bits(self, make, **more):
-        def body(comm):
-            return [f"{name} on {device}" for device in devices() for name in differs_from_alone(comm, device, make, **more)]
-
-        self.assertEqual(ranks_do(3, body), [[]] * 3)
-
+class FullyShardedTest(SameBits):
     def test_fully_sharded(self):
         for prefetch in (0, 2):
             for checkpoints in (None, False, True):

@@ -1,6 +1,8 @@
 """A small model with everything that wrappers of gpu_headroom.torch.dist must serve, and its training in one process, whose bits are the truth."""
 
-import torch
+import unittest
+
+from dist_ranks import devices, import_what_steps_need, ranks_do, torch  # (which skips where there is no torch)
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -67,3 +69,17 @@ def differs_from_alone(comm, device, make, also=lambda step, rank: False):
         loss_of(call, batches(step, comm.ranks, device)[comm.rank], also(step, comm.rank)).backward()
         optimizer.step()
     return same({**whole()}, {k: v for k, v in want.items() if k != "scale"})
+
+
+class SameBits(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        import_what_steps_need()
+
+    def same_bits(self, make, **more):
+        """On three ranks and every kind of device, differs_from_alone() names nothing."""
+
+        def body(comm):
+            return [f"{name} on {device}" for device in devices() for name in differs_from_alone(comm, device, make, **more)]
+
+        self.assertEqual(ranks_do(3, body), [[]] * 3)

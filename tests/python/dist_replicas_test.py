@@ -5,23 +5,13 @@ import dataclasses
 import pickle
 import unittest
 
-from dist_ranks import devices, hd, import_what_steps_need, ranks_do, torch  # (which skips where there is no torch)
+from dist_ranks import hd, ranks_do, torch  # (which skips where there is no torch)
 from torch import nn
 
-from dist_net import Net, batches, differs_from_alone, loss_of, same
+from dist_net import Net, SameBits, batches, loss_of, same
 
 
-class ReplicasTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        import_what_steps_need()
-
-    def same_bits(self, make, **more):
-        def body(comm):
-            return [f"{name} on {device}" for device in devices() for name in differs_from_alone(comm, device, make, **more)]
-
-        self.assertEqual(ranks_do(3, body), [[]] * 3)
-
+class ReplicasTest(SameBits):
     def test_replicas(self):
         for how in ("bucketed", "per parameter", "flat"):
             for checkpoints in (None, False, True):

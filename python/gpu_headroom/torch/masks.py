@@ -122,9 +122,8 @@ def _lists(blocks, len_q, batch, device):
 
 def _find(mask, batch, len_q, len_k, padding):
     """A Seen, or the reason why there is none."""
-    if mask.shape[1] > 1 and mask.stride(1) != 0:
-        if not (mask == mask[:, :1]).all():
-            return _as_booleans(mask, padding)[1] or "attn_mask differs between heads"
+    if mask.shape[1] > 1 and mask.stride(1) != 0 and not (mask == mask[:, :1]).all():
+        return _as_booleans(mask, padding)[1] or "attn_mask differs between heads"
     mask = mask[:, 0]
     seen, reason = _as_booleans(mask if mask.stride(0) else mask[:1], padding)
     if reason is not None:

@@ -4,7 +4,7 @@ import collections
 import contextlib
 import sys
 import threading
-from typing import Iterator, Optional
+from typing import Iterator
 
 import torch
 import torch.autograd.forward_ad as _forward_ad

@@ -128,7 +128,7 @@ class Again:
 
     def agreement(self, bare, args):
         """Where guessed whole numbers are the same: a few words that one model proposes and another would choose. Both are the middle one by a rule, so
-        all would be the same, and it is a mask that nobody knows. Longer rows (which group each of many points is in) are compared as they are: a loop
+        all would be the same, so it is an unknown mask. Longer rows (which group each of many points is in) are compared as they are: a loop
         may end once all agree."""
         if bare not in ("eq", "ne") or len(args) < 2 or not all(isinstance(x, self.torch.Tensor) and self.on_card(x) for x in args[:2]):
             return None

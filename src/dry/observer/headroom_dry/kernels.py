@@ -4,11 +4,16 @@ import sys
 from . import library
 from .again import inside
 from .later import Lazy
-from .operations import CLEARED, COMPARISONS, COPIED, DRAWN, ELEMENTWISE, FEW, FLOATS, FLOATS_LATER, GROWING, LATER, MOST, NOW, NUMBERS, WRITTEN
+from .operations import CLEARED, COMPARISONS, DRAWN, ELEMENTWISE, FEW, FLOATS, FLOATS_LATER, GROWING, LATER, MOST, NOW, NUMBERS, WRITTEN
 
 
 def is_of_floats(*tensors):
     return any(t.dtype.is_floating_point for t in tensors)
+
+
+def each_of(out):
+    """The results of an operation, which gives one or several."""
+    return list(out) if isinstance(out, (tuple, list)) else [out]
 
 
 def is_said(bare, args, kwargs):
@@ -47,7 +52,7 @@ class Kernels:
 
         @self.shell
         def keep_results(name, args, kwargs, out):
-            results = [t for t in (out if isinstance(out, (tuple, list)) else [out]) if isinstance(t, tensor)]
+            results = [t for t in each_of(out) if isinstance(t, tensor)]
             if not results or not any(on_card(t) and self.wanted(t) for t in results):
                 return
             if len(results) == 1 and results[0].numel() > LATER and bare not in NOW and self.defer(op, bare, args, kwargs, results[0]):
@@ -56,7 +61,7 @@ class Kernels:
             if made is None:
                 made, state, _ = self.again(op, bare, args, kwargs)
             if state:
-                made = [t for t in (made if isinstance(made, (tuple, list)) else [made]) if isinstance(t, tensor)]
+                made = [t for t in each_of(made) if isinstance(t, tensor)]
             else:
                 made = self.ruled(bare, args, kwargs, [t.shape for t in results])
                 state = 2
@@ -253,14 +258,15 @@ class Kernels:
             return out
         return kernel
 
+    def answer_count(self, count, state):
+        """The next read of a count, of either width, gets this one."""
+        for kind in self.torch.int32, self.torch.int64:
+            one = self.torch.tensor([count], dtype=kind, device="cpu")
+            library.answer(one.data_ptr(), one.element_size(), int(state == 1))
+
     def reading(self, base, overload, bare):
         """Operations that read a count inside themselves: the count is computed first and given to that read."""
         torch, after, op = self.torch, self.after, None
-
-        def answer(count, state):
-            for kind in torch.int32, torch.int64:
-                one = torch.tensor([count], dtype=kind, device="cpu")
-                library.answer(one.data_ptr(), one.element_size(), int(state == 1))
 
         @self.shell
         def prepare(name, args, kwargs):
@@ -270,7 +276,7 @@ class Kernels:
             if x.numel() > MOST:  # how much of it is true is a number; which elements are, nothing asks
                 if bare != "nonzero":
                     return None
-                answer(self.rules.how_many(x.numel()), 2)
+                self.answer_count(self.rules.how_many(x.numel()), 2)
                 return (), 2, True
             args = (x,) + tuple(args[1:])
             made, state, _ = self.again(op, bare, args, {k: v for k, v in kwargs.items() if k != "out"})
@@ -287,11 +293,11 @@ class Kernels:
                     value = torch.arange(x.numel(), device="cpu").reshape(x.shape).to(x.dtype)
                     made = op(value * 0 if self.rules.how == "balanced" else value, *args[1:], **kwargs)
                 state = 2
-            made = list(made) if isinstance(made, (tuple, list)) else [made]
+            made = each_of(made)
             count = made[0].shape[args[1] if bare == "unique_dim" else 0]
             if bare == "_unique2" and x.dtype is torch.bool:  # asks how many are true
                 count = int(made[2].sum() if state == 2 else self.twin(x)[0].sum())
-            answer(count, state)
+            self.answer_count(count, state)
             return made, state, of_a_mask
 
         @self.shell
@@ -299,7 +305,7 @@ class Kernels:
             library.unanswer()
             if prepared:
                 made, state, _ = prepared
-                for t, value in zip(out if isinstance(out, (tuple, list)) else [out], made):
+                for t, value in zip(each_of(out), made):
                     if self.on_card(t) and self.wanted(t) and t.shape == value.shape:
                         self.keep(t, value, state)
 
@@ -336,9 +342,7 @@ class Kernels:
             count = torch.unique(held, dim=1).shape[1] if state else places.shape[1]
             if not state:
                 self.count(places)
-            for kind in torch.int32, torch.int64:
-                one = torch.tensor([count], dtype=kind, device="cpu")
-                library.answer(one.data_ptr(), one.element_size(), int(state == 1))
+            self.answer_count(count, state)
 
         def kernel(keyset, x):
             nonlocal op
@@ -404,7 +408,7 @@ class Kernels:
             out = run(keyset & after, *args, **kwargs)
             if not getattr(inside, "now", False):
                 for several in self.targets(args, kwargs, writes, names):
-                    for t in several if isinstance(several, (list, tuple)) else () if several is None else (several,):
+                    for t in () if several is None else each_of(several):
                         n = t.numel()
                         if n <= FEW or (n <= FLOATS_LATER and self.begins(t) in self.floats if hot else n <= MOST):
                             if self.on_card(t):
@@ -423,7 +427,7 @@ class Kernels:
     def clearing(self, base, overload, bare):
         """Results that the operation itself fills with numbers before its kernel writes to them."""
         after, op = self.after, None
-        unknown = self.shell(lambda name, out: self.unknown(out if isinstance(out, (tuple, list)) else (out,)))
+        unknown = self.shell(lambda name, out: self.unknown(each_of(out)))
 
         def kernel(keyset, *args, **kwargs):
             nonlocal op

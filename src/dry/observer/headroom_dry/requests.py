@@ -71,7 +71,7 @@ def _pools_of(events, begins, pools):
 
 
 def _take():
-    """What the history has of every card. A pool's blocks are for nobody else, as a stream's are: it is a stream to the reader."""
+    """What the history has of every card. Only a pool itself takes its blocks again, as only a stream its own: it is a stream to the reader."""
     global _whole
     snapshot = _torch.cuda.memory._snapshot()
     _say_settings(snapshot.get("allocator_settings", {}))

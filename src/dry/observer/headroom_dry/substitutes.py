@@ -32,12 +32,6 @@ def begin(torch):
         library.at_end(lambda: [cannot(w, "the program made nothing that it replaces") for w in words if w not in _done and w not in _refused])
 
 
-def _on_card(params):
-    for group in params:
-        for p in group["params"] if isinstance(group, dict) else [group[1] if isinstance(group, tuple) else group]:
-            yield p
-
-
 def adamw_fused(torch):
     """Adam and AdamW update with one kernel for many parameters: no temporaries of the size of a group."""
     for cls in (torch.optim.AdamW, torch.optim.Adam):
