@@ -17,4 +17,10 @@ inline Parts parts_of(std::int64_t rows, const Context& ctx, std::int64_t most_o
   return {each, ceil_div(rows, each)};
 }
 
+// f(part, its first row, one behind its last): threads share the parts.
+template <class F>
+void each_part(const Parts& parts, std::int64_t rows, Context& ctx, F f) {
+  ctx.share(parts.count, [&](std::int64_t part, int) { f(part, part * parts.rows_each, std::min(rows, (part + 1) * parts.rows_each)); });
+}
+
 }  // namespace headroom

@@ -9,6 +9,7 @@
 #include "gpu/device.h"
 #include "tests/engine/dense.h"
 #include "tests/engine/never_held.h"
+#include "tests/engine/recorded_repeats.h"
 
 namespace headroom::engine {
 namespace {
@@ -153,25 +154,8 @@ TEST_F(Fp8Gpu, GateAndUpKeptInEightBitsAreTheCpusAndTakeTheirForecast) {
 
 TEST_F(Fp8Gpu, ARecordedStepGivesTheBitsOfLaunchesOneByOne) {
   for (const Scales scales : every_scales) {
-    Recipe r = eight_bits(scales);
-    r.micro_batches = 2;
-    Workshop eager(r, 2, cuda_device(0)), replayed(r, 2, cuda_device(0));
-    adamw::Hyper h;
-    replayed.training.warm();
-    const Recorded passes([&] { replayed.training.passes(h); }, replayed.ctx);
-    for (int step = 0; step < 4; ++step) {
-      h.lr = 0.01 / (1 + step);
-      for (int micro = 0; micro < 2; ++micro)
-        for (Workshop* w : {&eager, &replayed}) w->fill(10 * std::uint64_t(step) + std::uint64_t(micro), micro);
-      eager.training.step(h);
-      replayed.training.set_rate(h.lr);
-      passes();
-      EXPECT_EQ(replayed.training.loss(), eager.training.loss()) << names_of<Scales>.of(scales) << " " << step;
-    }
-    EXPECT_EQ(replayed.weights(), eager.weights());
-    EXPECT_EQ(replayed.moments(1), eager.moments(1));
-    const auto one_by_one = eager.training.quantised(), in_graph = replayed.training.quantised();
-    for (std::size_t i = 0; i < one_by_one.size(); ++i) EXPECT_EQ(in_graph[i].flushed, one_by_one[i].flushed);
+    SCOPED_TRACE(names_of<Scales>.of(scales));
+    expect_recorded_steps_repeat(eight_bits(scales), cuda_device(0));
   }
 }
 

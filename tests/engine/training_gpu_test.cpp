@@ -13,6 +13,7 @@
 #include "gpu/device.h"
 #include "tests/engine/dense.h"
 #include "tests/engine/never_held.h"
+#include "tests/engine/recorded_repeats.h"
 
 namespace headroom::engine {
 namespace {
@@ -140,22 +141,7 @@ TEST_F(TrainingGpu, EveryKeepLevelGivesTheSameBits) {
 TEST_F(TrainingGpu, ARecordedStepGivesTheBitsOfLaunchesOneByOne) {
   Recipe r = recipe("bf16");
   r.model = qwen_like();
-  r.micro_batches = 2;
-  Workshop eager(r, 2, cuda_device(0)), replayed(r, 2, cuda_device(0));
-  adamw::Hyper h;
-  replayed.training.warm();
-  const Recorded passes([&] { replayed.training.passes(h); }, replayed.ctx);
-  for (int step = 0; step < 4; ++step) {
-    h.lr = 0.01 / (1 + step);  // recorded with none of these
-    for (int micro = 0; micro < 2; ++micro)
-      for (Workshop* w : {&eager, &replayed}) w->fill(10 * std::uint64_t(step) + std::uint64_t(micro), micro);
-    eager.training.step(h);
-    replayed.training.set_rate(h.lr);
-    passes();
-    EXPECT_EQ(replayed.training.loss(), eager.training.loss());
-  }
-  EXPECT_EQ(replayed.weights(), eager.weights());
-  EXPECT_EQ(replayed.moments(1), eager.moments(1));
+  expect_recorded_steps_repeat(r, cuda_device(0));
 }
 
 TEST_F(TrainingGpu, WhatWaitsOnTheHostGivesTheSameBitsLaunchedAndRecorded) {

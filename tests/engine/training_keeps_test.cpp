@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <ostream>
+
 #include "tests/engine/dense.h"
 #include "tests/engine/lively.h"
 #include "tests/engine/workshop.h"
@@ -14,22 +16,31 @@ namespace {
 const std::vector<std::vector<Keep>> lesser_keeps = {
     {Keep::no_product}, {Keep::no_cheap}, {Keep::no_attention_inputs}, {Keep::input}, {Keep::input, Keep::everything}};
 
+// What backward gives of lively weights, which takes its forecast.
+struct Given {
+  std::vector<float> gradients;
+  double loss;
+  bool operator==(const Given&) const = default;
+  friend std::ostream& operator<<(std::ostream& out, const Given& g) { return out << "loss " << g.loss; }
+};
+Given given(const Recipe& r) {
+  Workshop w(r);
+  fill_lively(w);
+  w.training.backward();
+  EXPECT_EQ(w.arena.peak(), w.predicted);
+  return {w.gradients(), w.training.loss()};
+}
+
 TEST(Training, EveryKeepLevelGivesTheSameBits) {
   for (const char* precision : {"fp32", "bf16", "fp8"})
     for (const char* attention : {"flash", "plain"}) {
       Recipe r{tiny(), 2, 9, *precision_named(precision)};
       r.attention = attention;
       change_sizes(r.model, [&](PlainModel& m) { m.qkv_bias = m.qk_norm = precision == std::string("bf16"); });
-      Workshop all(r);
-      fill_lively(all);
-      all.training.backward();
+      const Given all = given(r);
       for (const std::vector<Keep>& keep : lesser_keeps) {
         r.keep = keep;
-        Workshop less(r);
-        fill_lively(less);
-        less.training.backward();
-        EXPECT_EQ(less.gradients(), all.gradients()) << name_of(keep[0]) << " " << precision << " " << attention;
-        EXPECT_EQ(less.training.loss(), all.training.loss());
+        EXPECT_EQ(given(r), all) << name_of(keep[0]) << " " << precision << " " << attention;
       }
     }
 }
@@ -87,24 +98,13 @@ TEST(Training, EveryKeepLevelOfEveryDenseFamilyGivesTheSameBits) {
   for (const DenseModel& m : dense_models())
     for (const char* precision : {"fp32", "bf16"}) {
       Recipe r{m.model, 2, 9, *precision_named(precision)};
-      Workshop all(r);
-      fill_lively(all);
-      all.training.backward();
+      const Given all = given(r);
       for (const std::vector<Keep>& keep : lesser_keeps) {
         r.keep = keep;
-        Workshop less(r);
-        fill_lively(less);
-        less.training.backward();
-        EXPECT_EQ(less.gradients(), all.gradients()) << m.name << " " << name_of(keep[0]) << " " << precision;
-        EXPECT_EQ(less.training.loss(), all.training.loss());
-        EXPECT_EQ(less.arena.peak(), less.predicted) << m.name;
+        EXPECT_EQ(given(r), all) << m.name << " " << name_of(keep[0]) << " " << precision;
       }
       r.keep = {Keep::no_cheap, 2};
-      Workshop groups(r);
-      fill_lively(groups);
-      groups.training.backward();
-      EXPECT_EQ(groups.gradients(), all.gradients()) << m.name;
-      EXPECT_EQ(groups.arena.peak(), groups.predicted) << m.name;
+      EXPECT_EQ(given(r), all) << m.name << " in groups of 2 " << precision;
     }
 }
 

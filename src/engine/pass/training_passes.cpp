@@ -46,14 +46,12 @@ void Training::embedding_gradients(int micro, const Tensor& d) {
 void Training::forward_blocks(const Tensor& x, const std::function<bool(int)>& after) {
   const int layers = int(recipe_.model.depth());
   {
-    const auto w = store_.lease(0, Pass::forward);
-    store_.prefetch(1, Pass::forward);
+    const auto w = store_.lease_forward(0);
     embed(w, 0, x);
   }
   if (after && !after(-1)) return;
   for (int i = 0; i < layers; ++i) {
-    const auto w = store_.lease(group_of_layer(i), Pass::forward);
-    store_.prefetch(group_of_layer(i) + 1, Pass::forward);
+    const auto w = store_.lease_forward(group_of_layer(i));
     block(i).forward(x, w, {}, x, ctx_);
     if (after && !after(i)) return;
   }
@@ -100,8 +98,7 @@ void Training::backward(int micro) {
     if (recipe_.model.embedding_norm) embedded_ = {stream("embedding.y"), embedding_norm().make(ctx_)};
     {
       auto forward = ctx_.arena.in_phase(Phase::forward);
-      const auto w = store_.lease(0, Pass::forward);
-      store_.prefetch(1, Pass::forward);
+      const auto w = store_.lease_forward(0);
       embed(w, micro, x);
     }
     descend(0, x, d, targets);
@@ -144,8 +141,7 @@ void Training::descend(int i, const Tensor& x, const Tensor& d, const Head::Targ
 [[gnu::noinline]] void Training::forward_group(int begin, int end, const Tensor& x, const Tensor& y) {
   auto phase = ctx_.arena.in_phase(Phase::forward);
   for (int i = begin; i < end; ++i) {
-    const auto w = store_.lease(group_of_layer(i), Pass::forward);
-    store_.prefetch(group_of_layer(i) + 1, Pass::forward);
+    const auto w = store_.lease_forward(group_of_layer(i));
     block(i).forward(i == begin ? x : y, w, {}, y, ctx_);
   }
 }
@@ -161,8 +157,7 @@ void Training::backward_group(int i, int end, const Tensor& x, const Tensor& d) 
   const DecoderBlock b = block(i);
   kept_[std::size_t(i)] = b.make_kept(keep_of(i), ctx_);
   {
-    const auto w = store_.lease(group_of_layer(i), Pass::forward);
-    store_.prefetch(group_of_layer(i) + 1, Pass::forward);
+    const auto w = store_.lease_forward(group_of_layer(i));
     b.forward(x, w, kept_[std::size_t(i)], y, ctx_);
   }
   backward_group(i + 1, end, y, d);
@@ -184,9 +179,7 @@ void Training::backward_group(int i, int end, const Tensor& x, const Tensor& d) 
     }
   }
   auto phase = ctx_.arena.in_phase(Phase::forward);
-  const int group = group_of_layer(i);
-  const auto w = store_.lease(group, Pass::forward);
-  store_.prefetch(group + 1, Pass::forward);
+  const auto w = store_.lease_forward(group_of_layer(i));
   b.forward(x, w, kept, y, ctx_);
   if (on_host) host_keep_->leave(i);
 }

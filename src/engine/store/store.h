@@ -161,6 +161,11 @@ class ParamStore {
     gather(group, pass);
     return {*this, group};
   }
+  Lease lease_forward(int group) {  // and starts to gather the next group's weights
+    const Lease now = lease(group, Pass::forward);
+    prefetch(group + 1, Pass::forward);
+    return now;
+  }
   void prefetch(int group, Pass);  // call it early: starts to gather what the lease will need
   void begin(int micro);           // begins a forward pass alone (0), or a micro-batch's forward and backward pass
   void finish(int group);          // the group's gradients of this micro-batch are complete

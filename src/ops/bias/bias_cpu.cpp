@@ -1,7 +1,6 @@
-#include <algorithm>
-
 #include "base/convert.h"
 #include "ops/bias/impl.h"
+#include "ops/part_sums.h"
 
 namespace headroom::bias {
 
@@ -19,17 +18,12 @@ void add_cpu(const Tensor& y, const Tensor& bias, Context& ctx) {
 void backward_cpu(const Tensor& dy, const Tensor& dbias, Gradient into, const Parts& parts, const Tensor& sums, Context& ctx) {
   const auto rows = dy.shape[0], width = dy.shape[1];
   with_float(dy.dtype, [&]<class T>() {
-    ctx.share(parts.count, [&](std::int64_t p, int) {
-      float* sum = sums.as<float>() + p * width;
-      std::fill_n(sum, width, 0.0f);
-      for (auto row = p * parts.rows_each; row < std::min(rows, (p + 1) * parts.rows_each); ++row)
+    sum_parts(sums, parts, rows, ctx, [&](float* sum, std::int64_t begin, std::int64_t end) {
+      for (auto row = begin; row < end; ++row)
         for (std::int64_t i = 0; i < width; ++i) sum[i] += widen(dy.as<T>()[row * width + i]);
     });
   });
-  float* out = dbias.as<float>();
-  if (into == Gradient::overwrite) std::fill_n(out, width, 0.0f);
-  for (std::int64_t p = 0; p < parts.count; ++p)
-    for (std::int64_t i = 0; i < width; ++i) out[i] += sums.as<float>()[p * width + i];
+  add_parts(sums, dbias, into);
 }
 
 }  // namespace headroom::bias

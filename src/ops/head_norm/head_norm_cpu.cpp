@@ -5,9 +5,8 @@
 #include <hwy/foreach_target.h>  // this file again for every instruction set
 #include <hwy/highway.h>
 
-#include <algorithm>
-
 #include "ops/head_norm/impl.h"
+#include "ops/part_sums.h"
 #include "ops/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -91,17 +90,11 @@ void forward_cpu(const Forward& t, Context& ctx) {
 }
 
 void backward_cpu(const Backward& t, const Parts& parts, const Tensor& sums, Context& ctx) {
-  const auto len = t.x.shape[1], positions = t.x.shape[0] * len, dim = t.x.shape[3];
-  ctx.share(parts.count, [&](std::int64_t p, int) {
-    float* sum = sums.as<float>() + p * dim;
-    std::fill_n(sum, dim, 0.0f);
-    for (auto at = p * parts.rows_each; at < std::min(positions, (p + 1) * parts.rows_each); ++at)
-      HWY_DYNAMIC_DISPATCH(backward_position)(t, at / len, at % len, sum);
+  const auto len = t.x.shape[1];
+  sum_parts(sums, parts, t.x.shape[0] * len, ctx, [&](float* sum, std::int64_t begin, std::int64_t end) {
+    for (auto at = begin; at < end; ++at) HWY_DYNAMIC_DISPATCH(backward_position)(t, at / len, at % len, sum);
   });
-  float* out = t.dweight.as<float>();
-  if (t.into_dweight == Gradient::overwrite) std::fill_n(out, dim, 0.0f);
-  for (std::int64_t p = 0; p < parts.count; ++p)
-    for (std::int64_t i = 0; i < dim; ++i) out[i] += sums.as<float>()[p * dim + i];
+  add_parts(sums, t.dweight, t.into_dweight);
 }
 
 }  // namespace headroom::head_norm

@@ -5,10 +5,8 @@
 #include <hwy/foreach_target.h>  // this file again for every instruction set
 #include <hwy/highway.h>
 
-#include <algorithm>
-
-#include "base/divide.h"
 #include "ops/layernorm/impl.h"
+#include "ops/part_sums.h"
 #include "ops/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -76,24 +74,18 @@ HWY_EXPORT(forward_rows);
 HWY_EXPORT(backward_rows);
 
 void forward_cpu(const Forward& t, Context& ctx) {
-  const auto rows = t.x.shape[0], part = std::max<std::int64_t>(1, ceil_div(rows, 64));
-  ctx.share(ceil_div(rows, part), [&](std::int64_t p, int) {
-    HWY_DYNAMIC_DISPATCH(forward_rows)(t, p * part, std::min(rows, (p + 1) * part));
+  const auto rows = t.x.shape[0];
+  each_part(parts_of(rows, ctx), rows, ctx, [&](std::int64_t, std::int64_t begin, std::int64_t end) {
+    HWY_DYNAMIC_DISPATCH(forward_rows)(t, begin, end);
   });
 }
 
 void backward_cpu(const Backward& t, const Parts& parts, const Tensor& sums, Context& ctx) {
-  const auto rows = t.x.shape[0], width = t.x.shape[1];
-  ctx.share(parts.count, [&](std::int64_t p, int) {
-    float* sum = sums.as<float>() + p * 2 * width;
-    std::fill_n(sum, 2 * width, 0.0f);
-    HWY_DYNAMIC_DISPATCH(backward_rows)(t, p * parts.rows_each, std::min(rows, (p + 1) * parts.rows_each), sum);
+  sum_parts(sums, parts, t.x.shape[0], ctx, [&](float* sum, std::int64_t begin, std::int64_t end) {
+    HWY_DYNAMIC_DISPATCH(backward_rows)(t, begin, end, sum);
   });
-  for (const auto& [out, from] : {std::pair{t.dweight.as<float>(), std::int64_t(0)}, std::pair{t.dbias.as<float>(), width}}) {
-    if (t.into_weights == Gradient::overwrite) std::fill_n(out, width, 0.0f);
-    for (std::int64_t p = 0; p < parts.count; ++p)
-      for (std::int64_t i = 0; i < width; ++i) out[i] += sums.as<float>()[p * 2 * width + from + i];
-  }
+  add_parts(sums, t.dweight, t.into_weights);
+  add_parts(sums, t.dbias, t.into_weights, t.x.shape[1]);
 }
 
 }  // namespace headroom::layernorm

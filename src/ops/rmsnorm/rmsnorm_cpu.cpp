@@ -5,9 +5,7 @@
 #include <hwy/foreach_target.h>  // this file again for every instruction set
 #include <hwy/highway.h>
 
-#include <algorithm>
-
-#include "base/divide.h"
+#include "ops/part_sums.h"
 #include "ops/rmsnorm/impl.h"
 #include "ops/rows-inl.h"
 
@@ -75,23 +73,17 @@ HWY_EXPORT(forward_rows);
 HWY_EXPORT(backward_rows);
 
 void forward_cpu(const Forward& t, Context& ctx) {
-  const auto rows = t.x.shape[0], part = std::max<std::int64_t>(1, (rows + 63) / 64);
-  ctx.share(ceil_div(rows, part), [&](std::int64_t p, int) {
-    HWY_DYNAMIC_DISPATCH(forward_rows)(t, p * part, std::min(rows, (p + 1) * part));
+  const auto rows = t.x.shape[0];
+  each_part(parts_of(rows, ctx), rows, ctx, [&](std::int64_t, std::int64_t begin, std::int64_t end) {
+    HWY_DYNAMIC_DISPATCH(forward_rows)(t, begin, end);
   });
 }
 
 void backward_cpu(const Backward& t, const Parts& parts, const Tensor& sums, Context& ctx) {
-  const auto rows = t.x.shape[0], width = t.x.shape[1];
-  ctx.share(parts.count, [&](std::int64_t p, int) {
-    float* sum = sums.as<float>() + p * width;
-    std::fill(sum, sum + width, 0.0f);
-    HWY_DYNAMIC_DISPATCH(backward_rows)(t, p * parts.rows_each, std::min(rows, (p + 1) * parts.rows_each), sum);
+  sum_parts(sums, parts, t.x.shape[0], ctx, [&](float* sum, std::int64_t begin, std::int64_t end) {
+    HWY_DYNAMIC_DISPATCH(backward_rows)(t, begin, end, sum);
   });
-  float* out = t.dweight.as<float>();
-  if (t.into_dweight == Gradient::overwrite) std::fill(out, out + width, 0.0f);
-  for (std::int64_t p = 0; p < parts.count; ++p)
-    for (std::int64_t i = 0; i < width; ++i) out[i] += sums.as<float>()[p * width + i];
+  add_parts(sums, t.dweight, t.into_dweight);
 }
 
 }  // namespace headroom::rmsnorm

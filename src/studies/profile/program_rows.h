@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "report/described_table.h"
+#include "studies/profile/rows.h"
 
 namespace headroom::studies {
 
@@ -14,14 +14,8 @@ struct ProgramKernelRow {
   std::optional<std::int64_t> bytes{};
 };
 void describe(Of<ProgramKernelRow> auto& r, auto&& f) {
-  using enum Role;
-  f(r.kernel, {.name = "kernel"});
-  f(r.kind, {.name = "kind", .role = noted, .show = Show::detail});
-  f(r.count, {.name = "count", .role = noted});
-  f(r.ms, {.name = "ms", .role = measured, .unit = Unit::ms});
-  f(r.share, {.name = "share", .role = noted, .unit = Unit::share, .show = Show::bar});
-  f(r.mean_us, {.name = "mean_us", .role = noted});
-  f(r.bytes, {.name = "bytes", .role = noted, .unit = Unit::bytes});
+  describe_kernel(r, f);
+  f(r.bytes, {.name = "bytes", .role = Role::noted, .unit = Unit::bytes});
 }
 
 struct ProgramPhaseRow {  // an NVTX range, with those that it is in

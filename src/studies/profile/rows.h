@@ -11,7 +11,7 @@ struct KernelTimeRow {
   std::string kernel, kind;
   double count = 0, ms = 0, share = 0, mean_us = 0;
 };
-void describe(Of<KernelTimeRow> auto& r, auto&& f) {
+void describe_kernel(auto& r, auto&& f) {  // of a step of ours, and of another program
   using enum Role;
   f(r.kernel, {.name = "kernel"});
   f(r.kind, {.name = "kind", .role = noted, .show = Show::detail});
@@ -20,6 +20,7 @@ void describe(Of<KernelTimeRow> auto& r, auto&& f) {
   f(r.share, {.name = "share", .role = noted, .unit = Unit::share, .show = Show::bar});
   f(r.mean_us, {.name = "mean_us", .role = noted});
 }
+void describe(Of<KernelTimeRow> auto& r, auto&& f) { describe_kernel(r, f); }
 
 struct PhaseRow {
   std::string phase;
