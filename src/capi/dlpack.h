@@ -18,7 +18,7 @@ struct Type {
   std::uint16_t lanes;
   bool operator==(const Type&) const = default;
 };
-constexpr Type bytes{1, 8, 1};
+constexpr Type bytes{1, 8, 1}, int64{0, 64, 1};
 
 struct Tensor {
   void* data;

@@ -26,7 +26,7 @@ struct Given {
   Ref grad_is_enabled;
   Ref ambient;  // functions whose answers must be those of the time when a form was kept: modes, transforms, threads, ...
   Ref apply;    // of the autograd.Function whose forward and backward are below
-  Ref learn;    // (settled, d_o, q, k, v, o, lse): what backward needs for tensors with such strides, or None
+  Ref learn;    // (settled, d_o, q, k, v, o, lse, random): what backward needs for tensors with such strides, or None
   Ref general;  // (settled, saved, d_o, dlse): backward in Python
   Ref failed;   // (status): raises
 
@@ -190,7 +190,10 @@ struct Form {
   Pass pass;
   Output o;
   Ref like_lse;
+  Ref draw;  // with dropout: makes the seed and offset of a call; else None
   std::vector<std::unique_ptr<BackwardForm>> backward;
+
+  bool drops() const { return !is_none(draw.get()); }
 
   const dlpack::Device& device() const { return of[0].device; }
   bool on_gpu() const { return device().type == dlpack::cuda; }
@@ -268,30 +271,39 @@ bool run(const Form& f, const Pass& pass, std::span<void* const> pointers) {
   return false;
 }
 
+// Where the seed of dropout lies behind the tensors that each call has, and how many pointers there are then (headroom.h's order; the others are null).
+constexpr std::size_t random_forward = 11, all_forward = 13, random_backward = 16, all_backward = 18;
+
 struct Made {
-  Ref o, lse;
+  Ref o, lse, random;  // random: nothing without dropout
 };
 
 std::optional<Made> run_forward(const Form& f, const std::array<Object*, 3>& qkv, const std::array<Read, 3>& at) {
-  std::array<void*, 7> pointers{at[0].data, at[1].data, at[2].data};  // and o, lse, nothing that is saved, workspace
-  Made made{make(f.o, qkv), {}};
+  constexpr std::size_t plain = 7;
+  std::array<void*, all_forward> pointers{at[0].data, at[1].data, at[2].data};  // and o, lse, nothing that is saved, workspace
+  Made made{make(f.o, qkv), {}, {}};
   if (!begins(made.o, pointers[3])) return {};
+  if (f.drops()) {
+    made.random = call(f.draw.get());
+    if (!begins(made.random, pointers[random_forward])) return {};
+  }
   made.lse = call(given->empty_like.get(), {f.like_lse.get()});
   Workspace workspace;
   if (!begins(made.lse, pointers[4]) || !workspace.take(f.pass, f.device())) return {};
   pointers[6] = workspace.data();
-  if (!run(f, f.pass, pointers)) return {};
+  if (!run(f, f.pass, std::span(pointers).first(f.drops() ? all_forward : plain))) return {};
   return made;
 }
 
 // The pass for tensors like these; Python is asked about new ones. nullptr: none, or an error.
-const BackwardForm* backward_of(Form& f, const std::array<Object*, 6>& tensors, const std::array<Read, 6>& at) {
+const BackwardForm* backward_of(Form& f, const std::array<Object*, 6>& tensors, const std::array<Read, 6>& at, Object* random) {
   const auto is = [&](const auto& b) { return std::ranges::equal(b->of, at, {}, {}, &Read::view); };
   const auto found = std::ranges::find_if(f.backward, is);
   if (found != f.backward.end()) return found->get();
   if (f.backward.size() >= most_alike) return nullptr;
   const auto& py = interpreter();
-  const Ref said = call(given->learn.get(), {f.pass.owner.get(), tensors[0], tensors[1], tensors[2], tensors[3], tensors[4], tensors[5]});
+  const Ref said =
+      call(given->learn.get(), {f.pass.owner.get(), tensors[0], tensors[1], tensors[2], tensors[3], tensors[4], tensors[5], random});
   if (!said) return nullptr;
   auto learnt = std::make_unique<BackwardForm>();
   std::ranges::transform(at, learnt->of.begin(), &Read::view);
@@ -300,6 +312,12 @@ const BackwardForm* backward_of(Form& f, const std::array<Object*, 6>& tensors, 
     for (Size i = 0; i < 3; ++i) learnt->gradients[std::size_t(i)] = output_of(py.PyTuple_GetItem(said.get(), i + 1));
   }
   return f.backward.emplace_back(std::move(learnt)).get();
+}
+
+View seed_view(const dlpack::Device& device) {  // as it was made; what hooks of saved tensors give back may lie otherwise
+  View v{.rank = 1, .type = dlpack::int64, .device = device};
+  v.sizes[0] = 2, v.sizes[4] = 1;
+  return v;
 }
 
 // The gradients; empty where Python has to do it, or has an error.
@@ -311,11 +329,13 @@ Ref run_backward(Form& f, Object* d_o, Object* saved) {
   std::copy_n(tensors.begin(), 6, inputs.begin());
   std::array<Read, 6> at;
   if (!read_all(inputs, at) || (f.on_gpu() && !aligned(at)) || negative(d_o)) return {};
-  const BackwardForm* const b = backward_of(f, inputs, at);
+  Object* const random = f.drops() ? py.PyTuple_GetItem(saved, 5) : py._Py_NoneStruct;
+  const BackwardForm* const b = backward_of(f, inputs, at, random);
   if (!b || !b->pass.call) return {};
   std::array<Ref, 3> made;
   // q, k, v, o, lse, d_o; then dlse, dq, dk, dv, nothing that is saved, workspace
-  std::array<void*, 12> pointers{at[1].data, at[2].data, at[3].data, at[4].data, at[5].data, at[0].data};
+  constexpr std::size_t plain = 12;
+  std::array<void*, all_backward> pointers{at[1].data, at[2].data, at[3].data, at[4].data, at[5].data, at[0].data};
   for (std::size_t i = 0; i < 3; ++i) {
     made[i] = make(b->gradients[i], tensors);
     if (!begins(made[i], pointers[7 + i])) return {};
@@ -324,7 +344,11 @@ Ref run_backward(Form& f, Object* d_o, Object* saved) {
   Workspace workspace;
   if (!workspace.take(b->pass, f.device())) return {};
   pointers[11] = workspace.data();
-  if (!run(f, b->pass, pointers)) return {};
+  if (Read seed; f.drops()) {
+    if (!read(random, seed) || seed.view != seed_view(f.device())) return {};
+    pointers[random_backward] = seed.data;
+  }
+  if (!run(f, b->pass, std::span(pointers).first(f.drops() ? all_backward : plain))) return {};
   return tuple({made[0].get(), made[1].get(), made[2].get(), py._Py_NoneStruct, py._Py_NoneStruct});
 }
 
@@ -369,8 +393,12 @@ Object* forward(Object*, Object* const* arguments, Size) {
   if (!read_all(qkv, at)) return py.PyErr_Format(*py.PyExc_RuntimeError, "q, k or v is a tensor without memory");
   auto made = run_forward(*f, qkv, at);
   if (!made) return nullptr;
-  if (!call_method(given->set_materialize_grads.get(), {ctx, py._Py_FalseStruct}) ||
-      !call_method(given->save_for_backward.get(), {ctx, qkv[0], qkv[1], qkv[2], made->o.get(), made->lse.get()}) ||
+  const auto save = [&] {
+    Object *const method = given->save_for_backward.get(), *const o = made->o.get(), *const lse = made->lse.get();
+    return f->drops() ? call_method(method, {ctx, qkv[0], qkv[1], qkv[2], o, lse, made->random.get()})
+                      : call_method(method, {ctx, qkv[0], qkv[1], qkv[2], o, lse});
+  };
+  if (!call_method(given->set_materialize_grads.get(), {ctx, py._Py_FalseStruct}) || !save() ||
       py.PyObject_SetAttr(ctx, given->form.get(), arguments[4]) != 0)
     return nullptr;
   return result(std::move(made), arguments[5]);
@@ -393,7 +421,7 @@ Object* backward(Object*, Object* const* arguments, Size count) {
   return call(given->general.get(), {f->pass.owner.get(), saved.get(), d_o, dlse}).give();
 }
 
-// keep(q, k, v, asked, pass, o, like_lse): attend() serves such calls from now on.
+// keep(q, k, v, asked, pass, o, like_lse, draw): attend() serves such calls from now on.
 Object* keep(Object*, Object* const* arguments, Size) {
   const auto& py = interpreter();
   const std::array<Object*, 3> qkv{arguments[0], arguments[1], arguments[2]};
@@ -405,6 +433,7 @@ Object* keep(Object*, Object* const* arguments, Size) {
   f->pass = pass_of(arguments[4]);
   f->o = output_of(arguments[5]);
   f->like_lse = Ref::also(arguments[6]);
+  f->draw = Ref::also(arguments[7]);
   f->answers = answers();
   if (!f->answers) return nullptr;
   Ref capsule(py.PyCapsule_New(f.get(), form_name, [](Object* c) { delete form_of(c); }));

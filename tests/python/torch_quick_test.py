@@ -91,6 +91,53 @@ class QuickTest(Base):
                     o = ht.attention(*inputs, **options)
                 self.equal(o if isinstance(o, tuple) else [o], want[: len(want) - 3])
 
+    def test_dropout_draws_anew_in_every_call(self):
+        for device, layout in itertools.product(DEVICES, ("bhld", "blhd")):
+            q, k, v = tensors(device, torch.bfloat16)
+            if layout == "blhd":
+                q, k, v = (x.detach().transpose(1, 2).contiguous().requires_grad_() for x in (q, k, v))
+            up = torch.randn_like(q)
+
+            def call(*inputs, layout=layout):
+                return ht.attention(*inputs, dropout_p=0.3, is_causal=True, layout=layout, deterministic=True)
+
+            def three(up=up, inputs=(q, k, v), call=call):
+                torch.manual_seed(5)
+                return [both(call, inputs, up) for _ in range(3)]
+
+            three()
+            self.assertEqual(entered(lambda: both(call, (q, k, v), up)), ["attention"])
+            with python_only():
+                want = three()
+            for got, w in zip(three(), want):
+                self.equal(got, w)
+            self.assertFalse(torch.equal(want[1][0], want[2][0]))
+            for pack, unpack in ((lambda t: t.repeat_interleave(2, -1), lambda t: t[..., ::2]), (lambda t: t.clone(), lambda t: t)):
+                with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
+                    self.equal(three()[2], want[2])
+
+    def test_dropout_inside_replace_sdpa_and_with_gradients_of_lse(self):
+        inputs = tensors(kv_heads=4, len_q=40)
+
+        def some(call):
+            torch.manual_seed(6)
+            return [call() for _ in range(3)]
+
+        def inside():
+            return both(lambda *t: torch.nn.functional.scaled_dot_product_attention(*t, dropout_p=0.2), inputs)
+
+        def of_lse():
+            o, lse = ht.attention(*inputs, dropout_p=0.2, return_lse=True)
+            return [o, lse, *torch.autograd.grad(o.sum() + lse.sum(), inputs)]
+
+        for call in (inside, of_lse):
+            with ht.replace_sdpa():
+                some(call)
+                with python_only():
+                    want = some(call)
+                for got, w in zip(some(call), want):
+                    self.equal(got, w)
+
     def test_other_doors(self):
         inputs = tensors(kv_heads=4, len_q=40)
         with ht.replace_sdpa() as seen:

@@ -1,5 +1,7 @@
 """Without the dispatcher: what eager code runs, in a third of the time. A program that listens to operators gets the operator."""
 
+import functools
+
 import torch
 import torch.autograd.forward_ad as _forward_ad
 
@@ -51,8 +53,12 @@ def _gradients(settled, saved, d_o, dlse):
 
 
 def _general_backward(settled, saved, d_o, dlse):
-    """Of a call that quick.attend() made, where its own backward does not serve."""
-    return (None,) * 5 if d_o is None and dlse is None else (*_gradients(settled, saved, d_o, dlse)[:3], None, None)
+    """Of a call that quick.attend() made, where its own backward does not serve. `saved`: q, k, v, o and lse, and with dropout its seed."""
+    if d_o is None and dlse is None:
+        return (None,) * 5
+    q, k, v, o, lse, *random = saved
+    more = (None, None, None, *random, None) if random else ()
+    return *_gradients(settled, (q, k, v, o, lse, *more), d_o, dlse)[:3], None, None
 
 
 quick.set_up(_general_backward)
@@ -96,9 +102,12 @@ def keep(known, key, settled):
 def seed_of(q, dropout, seed=None):
     """Seed and offset of a call's dropout, int64 [2] beside q, or None: what the caller gave, else two numbers from torch's generator of the
     device. They stay there, so that a CUDA graph draws new ones at each replay."""
-    if dropout == 0 or seed is not None:
-        return seed
-    return torch.randint(0, 1 << 62, (2,), dtype=torch.int64, device=q.device)
+    return seed if dropout == 0 or seed is not None else draw_of(q.device)()
+
+
+def draw_of(device):
+    """Makes a seed."""
+    return functools.partial(torch.randint, 0, 1 << 62, (2,), dtype=torch.int64, device=device)
 
 
 def run(tensors, options, return_lse=False):

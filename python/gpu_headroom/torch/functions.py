@@ -9,7 +9,7 @@ from .. import attention as arrays_attention
 from . import masks, quick
 from .calls import KINDS, call_of, context_of, tf32_of
 from .checks import cast, check_made, check_quantise, checked, checked_seed, checked_slopes, listed, options_of, reason_why_not, refuse, whole_number, window_of, with_signs
-from .direct import any_autocast, directly, keep, known, plain, run, run_directly, seed_of, settled
+from .direct import any_autocast, directly, draw_of, keep, known, plain, run, run_directly, seed_of, settled
 from .sdpa import seen_so_far
 
 Window = Union[None, int, Tuple[int, int]]
@@ -193,7 +193,7 @@ def attention(
         ready = settled(tensors, options)
         keep(known, key, ready)
         if quantise is None:  # what is checked in each call
-            quick.keep(ready, q, k, v, asked)
+            quick.keep(ready, q, k, v, asked, draw_of(q.device) if dropout_p else None)
     return run(tensors, options, return_lse)
 
 

@@ -15,15 +15,16 @@ attend = None  # (q, k, v, return_lse, asked): o, or (o, lse), or None
 _keep = None
 
 
-def keep(settled, q, k, v, asked):
-    """From now on attend() serves calls like this one. `settled`: as direct.settled has it; `asked`: what attend() gets, a tuple."""
+def keep(settled, q, k, v, asked, draw=None):
+    """From now on attend() serves calls like this one. `settled`: as direct.settled has it; `asked`: what attend() gets, a tuple; `draw`: makes
+    a call's seed, where there is dropout. Of what else is `more`, sinks, documents and slopes, `asked` has the tensors, which are not fixed."""
     call, ready, _ = settled
-    if attend is None or call.more or ready.copies or not _fixed(asked):
+    if attend is None or ready.copies or not _fixed(asked) or (call.more and draw is None):
         return
     if call.cuda and call.dtype == torch.float32:  # tf32 may be switched between calls
         return
     o = like(call.o_shape, call.o_stride, (q,))
-    _keep(q, k, v, asked, _pass(call, ready, 0, settled), o, call.one)
+    _keep(q, k, v, asked, _pass(call, ready, 0, settled), o, call.one, draw)
 
 
 def like(shape, stride, tensors):
@@ -41,7 +42,7 @@ def _pass(call, ready, which, owner):
     return ready.handle, call.workspace[which], call.room[which], owner
 
 
-def _learn(settled, d_o, q, k, v, o, lse):
+def _learn(settled, d_o, q, k, v, o, lse, random):
     """What backward needs for tensors with these strides: (pass, dq, dk, dv); None: they are left to Python."""
     call = settled[0]
     if not lse.is_contiguous():
@@ -51,7 +52,7 @@ def _learn(settled, d_o, q, k, v, o, lse):
     for shape, stride in (call.of_q, call.of_k, call.of_v):
         outputs.append(like(shape, stride, at_hand + made))
         made.append(q.new_empty_strided(shape, stride))
-    ready = call.ready_backward(d_o, None, q, k, v, o, lse, *made)
+    ready = call.ready_backward(d_o, None, q, k, v, o, lse, *made, random=random)
     return None if ready.copies else (_pass(call, ready, 1, ready), *outputs)
 
 

@@ -13,7 +13,7 @@ from .. import library as lib
 from . import masks, quick
 from .calls import KINDS, ORDERS
 from .checks import cast, options_of, reason_why_not
-from .direct import any_autocast, directly, keep, run, run_directly, seed_of, settled
+from .direct import any_autocast, directly, draw_of, keep, run, run_directly, seed_of, settled
 from .imports import when_imported
 from .transforms import NO_FORWARD_MODE
 
@@ -258,18 +258,18 @@ def _sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, sca
                 seen.served += 1
             return o
     known_as = None
-    if attn_mask is None and not dropout_p and dropout_p is not False and directly(query, key, value) and not any_autocast():
+    if attn_mask is None and type(dropout_p) in (float, int) and directly(query, key, value) and not any_autocast():
         try:
             known_as = (
                 query.shape, query.stride(), key.shape, key.stride(), value.shape, value.stride(), query.dtype, key.dtype, value.dtype,
-                query.device, key.device, value.device, is_causal, is_causal is True, scale, enable_gqa, tf32, on,
+                query.device, key.device, value.device, dropout_p, is_causal, is_causal is True, scale, enable_gqa, tf32, on,
                 torch.are_deterministic_algorithms_enabled(), torch.get_num_threads() if query.is_cpu else None,
             )  # fmt: skip
             found = _known.get(known_as)
         except (TypeError, RuntimeError):  # something in it is a list, say, or a tensor has no strides
             known_as = found = None
         if found is not None:
-            o = run_directly(found, False, query, key, value)
+            o = run_directly(found, False, query, key, value, random=seed_of(query, dropout_p))
             if seen is not None:
                 seen.served += 1
             return o
@@ -309,7 +309,7 @@ def _sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, sca
         if known_as is not None and dims == 4 and q is query and k is key and v is value and q.device.type in KINDS:
             ready = settled(tensors, options)
             keep(_known, known_as, ready)
-            quick.keep(ready, q, k, v, asked)
+            quick.keep(ready, q, k, v, asked, draw_of(q.device) if dropout_p else None)
     except lib.Error as refused:  # no kernel for this device, no driver, no GPU kernels beside the library
         if refused.status != "unsupported":
             raise
