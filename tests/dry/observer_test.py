@@ -132,7 +132,7 @@ class Observer(unittest.TestCase):
         code = textwrap.dedent("""
             from headroom_dry.floats import Floats
             class Fake:  # as a FakeTensor of PyTorch's
-                requires_grad, dtype = False, type("", (), {"is_floating_point": True})
+                requires_grad, dtype, layout = False, type("", (), {"is_floating_point": True}), "strided"
                 def __init__(self, n): self.n = n
                 def numel(self): return self.n
                 def data_ptr(self): print("was asked"); return 0
@@ -140,10 +140,12 @@ class Observer(unittest.TestCase):
                 def element_size(self): return 4
             class Plain(Fake): pass
             floats = Floats()
-            floats.plain = {Plain}
-            print(floats.is_hopeful(Fake(100)), floats.is_out_of_sight(Fake(1 << 19)), floats.is_out_of_sight(Plain(1 << 19)))
+            floats.plain, floats.torch = {Plain}, type("", (), {"strided": "strided"})
+            sparse = Plain(100)
+            sparse.layout = "sparse"
+            print(floats.is_hopeful(Fake(100)), floats.is_hopeful(sparse), floats.is_out_of_sight(Fake(1 << 19)), floats.is_out_of_sight(Plain(1 << 19)))
         """)
-        self.assertEqual(self.run_python(code), ["was asked", "False True True"])
+        self.assertEqual(self.run_python(code), ["was asked", "False False True True"])
 
     def test_pytorchs_own_kernels_are_chosen_where_only_a_card_knows_times(self):
         inductor = self.folder({"torch/__init__.py": "from . import version\n__version__ = '9.0'\n", "torch/version.py": "cuda = None\n",
