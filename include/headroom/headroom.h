@@ -137,7 +137,7 @@ static inline headroom_tensor headroom_contiguous(void* data, headroom_dtype dty
  *               Any may be empty. Positions behind the last one belong to none and see nothing.
  *   a cache     that is longer than what it holds is one document in each row: cu_q {0, len_q}, cu_k {0, keys that there are}.
  *   dropout     a probability is dropped with this chance, and the others grow so that the mean stays. Which ones is a function of seed, offset,
- *               batch, head, row and key alone (Philox 4x32-10): the same on every device. Backward is given forward's seed and offset.
+ *               batch, head, row and key alone (by Philox 2x32-7): the same on every device. Backward is given forward's seed and offset.
  *   alibi       a score falls by slope * |position - key|. Each head has a slope, which may differ by row of the batch, or by document. A row's
  *               position is the key that it is at, counted inside its document: the last row is at the last key, or with HEADROOM_TOP_LEFT row i
  *               is at key i; `align` says so without a mask too. The slopes have no gradient.
