@@ -60,6 +60,8 @@ class Program(ProgramForecasts):
     def test_an_evaluation_under_autocast_is_one_and_a_workspace_no_gradient(self):
         """Autocast records gradients of its copies of weights, in an evaluation too. cuBLAS's workspace of autograd's thread is made in a backward pass."""
         program = self.file("evaluates.py", """
+            import os
+            os.environ["TORCH_CUBLAS_WORKSPACE_CACHE"] = "1"  # without it PyTorch 2.15 makes one for each product, and gives it back
             import torch
             from torch import nn
             net = nn.Sequential(nn.Linear(256, 1024), nn.ReLU(), nn.Linear(1024, 256)).cuda()
