@@ -8,7 +8,10 @@ import torch.autograd.forward_ad as _forward_ad
 from .. import attention as arrays_attention
 from . import masks, quick
 from .calls import KINDS, call_of, context_of, tf32_of
-from .checks import cast, check_made, check_quantise, checked, checked_seed, checked_slopes, listed, options_of, reason_why_not, refuse, whole_number, window_of, with_signs
+from .checks import (
+    cast, check_made, check_quantise, checked, checked_seed, checked_slopes, listed, options_of, reason_why_not, refuse, whole_number, window_of,
+    with_signs,
+)  # fmt: skip
 from .direct import any_autocast, directly, draw_of, keep, known, plain, run, run_directly, seed_of, settled
 from .sdpa import seen_so_far
 

@@ -47,8 +47,8 @@ constexpr std::uint32_t draw_steps = 1 << 15;  // what a draw may be
 struct HeadDraws {  // the random bits of one head of one row of the batch
   std::uint32_t key, of_keys, of_rows;
 
-  // A row's and a key's part of a counter. Word (key / 8) % 2 is the key's; its low half is the row's where (row / 8) % 2 is 0, else its high half, the highest bit of
-  // which is not used.
+  // A row's and a key's part of a counter. Word (key / 8) % 2 is the key's. Its low half is the row's where (row / 8) % 2 is 0, else its high half;
+  // the highest bit of either is not used.
   static HEADROOM_HD std::uint32_t place(std::uint32_t at) { return at / 16 * 8 + at % 8; }
   HEADROOM_HD TwoWords at(std::uint32_t row, std::uint32_t key_at) const {
     return philox_short(key, {{of_keys + place(key_at), of_rows + place(row)}});

@@ -15,4 +15,11 @@ struct Fall {  // of the scores of one row, or of one key
   __device__ __forceinline__ float at(int first, int column) const { return slope * fabsf(float(place - first) - float(column)); }
 };
 
+// score(i) less what it falls by, for an accumulator's scores i of two rows. `column`: of a lane's first.
+template <int n, class Score>
+__device__ __forceinline__ void let_fall(float (&s)[n], const Fall (&falls)[2], int column, Score score) {
+#pragma unroll
+  for (int i = 0; i < n; ++i) s[i] = score(i) - falls[i / 2 % 2].at(column, i / 4 * 8 + i % 2);
+}
+
 }  // namespace headroom::attention

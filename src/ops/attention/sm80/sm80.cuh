@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_sm80(const __
       if (capped)
 #pragma unroll
         for (int i = 0; i < S::scores; ++i) s[m][i] = a.cap * tanh_of(s[m][i] * (a.scale / a.cap));
-      if constexpr (S::falls) let_fall(s[m], falls[m], walk.first_column(tile), [&](int i) { return s[m][i]; });
+      if constexpr (S::falls) let_fall(s[m], falls[m], walk.first_column(tile) + lane % 4 * 2, [&](int i) { return s[m][i]; });
       if (!walk.plain(tile)) {
         int first[2], end[2];
 #pragma unroll
@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_sm80(const __
       if constexpr (S::falls) {  // found anew for each tile: kept, they would not fit in registers
         Fall falls[2];
         falls_of<of_keys>(falls, a.alibi, at.batch, walk.query_head_of(step), walk.row0 + warp_row + 16 * m, log2e);
-        let_fall(s[m], falls, walk.first_column(tile), power);
+        let_fall(s[m], falls, walk.first_column(tile) + lane % 4 * 2, power);
 #pragma unroll
         for (float& x : s[m]) x = probability(x);
       } else {

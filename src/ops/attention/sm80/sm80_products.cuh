@@ -236,12 +236,6 @@ __device__ __forceinline__ void falls_of(Fall (&falls)[2], const Alibi& a, int b
 #pragma unroll
   for (int r = 0; r < 2; ++r) falls[r] = Fall::of<rows_are_keys>(a, batch, head, row + threadIdx.x % 32 / 4 + 8 * r, factor);
 }
-// score(i) less what it falls by, for a lane's scores of 16 rows. `column`: the tile's first.
-template <int n, class Score>
-__device__ __forceinline__ void let_fall(float (&s)[n], const Fall (&falls)[2], int column, Score score) {
-#pragma unroll
-  for (int i = 0; i < n; ++i) s[i] = score(i) - falls[i / 2 % 2].at(column + threadIdx.x % 4 * 2, i / 4 * 8 + i % 2);
-}
 
 // Which of this lane's scores dropout drops: bit i of dropped[m] is score i of the m-th 16 rows. `row`: the warp's first; `column`: the tile's.
 template <class S, bool rows_are_keys>

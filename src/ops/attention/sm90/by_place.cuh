@@ -19,8 +19,7 @@ struct Falls {
   }
   template <int n>
   __device__ __forceinline__ void let_fall(float (&scores)[n], int column) const {  // `column`: of the first score
-#pragma unroll
-    for (int i = 0; i < n; ++i) scores[i] -= of[i / 2 % 2].at(column, i / 4 * 8 + i % 2);
+    attention::let_fall(scores, of, column, [&](int i) { return scores[i]; });
   }
 };
 

@@ -53,7 +53,8 @@ struct Forward128 : Forward64<Type> {
   static constexpr int producer_registers = 40, consumer_registers = 232;  // at 24 the producer spills
   static constexpr bool maxima_first = false;
 };
-// Dropout. Three groups take 1.12 to 1.15 times as long (with 96 keys 1.17), four groups with 64 keys 1.03 to 1.05 times (H200, 2026-11-29).
+// Dropout. At 4k and 16k three groups take 1.12 to 1.18 times as long (with 96 keys 1.17 to 1.19), four groups with 64 keys 1.03 to 1.06; below, more (H200,
+// 2026-11-29).
 template <class Type>
 struct Forward64Pair : Forward128<Type> {
   static constexpr int dim = 64;

@@ -1,6 +1,6 @@
 """Attention with dropout beside torch's (FlashAttention-2), and with ALiBi's slopes beside FlexAttention compiled, in turns in one process.
 
-    python bench/peers/by_place.py [--rounds 9]            # one GPU; CSV: ms of a call with all that Python does, medians
+    python bench/peers/dropout_and_alibi.py [--rounds 9]            # one GPU; CSV: ms of a call with all that Python does, medians
 
 PYTHONPATH=python and HEADROOM_LIBRARY=build/release/libheadroom.so, or an installed wheel. `without`: ours without either. `ratio`: the peer's time over ours.
 """
