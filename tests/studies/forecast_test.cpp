@@ -330,6 +330,31 @@ TEST_F(ForecastAccount, AddressesMakeTheAnswerAnInterval) {
   EXPECT_EQ(*t.row.high_bytes, t.room.overhead_bytes + 86 * mebibyte);
 }
 
+TEST_F(ForecastAccount, WhatAProgramLetsPyTorchReserveBoundsItsNeedIfItCatchesTheError) {
+  Told t;
+  t.device = device_described("h100");
+  t.room = room_of_program(t.device, std::nullopt, 1);
+  const auto answer = [&](bool caught) {
+    ProcessStory s = story(one_of_two_blocks(true));  // 44 MiB as it ran, 76 at other addresses
+    ProgramAccount& a = s.cards[0];
+    a.fraction = Fraction{60.0 * mebibyte / double(t.room.memory_bytes), "train.py:3"};
+    t.ran_out.reset();
+    if (caught) t.ran_out = a.ran_out = RanOut{.bytes = 1, .step = 1, .raised = true};
+    t.went_on = caught;
+    t.row = ForecastRow{};
+    t.row.memory_bytes = t.room.memory_bytes;
+    t.row.device = t.device.name;
+    fill(t, {s});
+    t.row.fits = t.ranks[0].fits;
+    t.row.status = *t.row.fits ? Status::ok : Status::oom;
+    return verdict(t);
+  };
+  EXPECT_TRUE(answer(true).starts_with("Fits on NVIDIA H100 SXM: it needs ")) << verdict(t);
+  EXPECT_NEAR(double(*t.row.high_bytes), double(t.room.overhead_bytes + 60 * mebibyte), 1);
+  EXPECT_TRUE(answer(false).starts_with("May not fit on NVIDIA H100 SXM: it needs ")) << verdict(t);
+  EXPECT_NE(verdict(t).find("train.py:3 lets PyTorch reserve 60.0 MiB"), std::string::npos) << verdict(t);
+}
+
 TEST_F(ForecastAccount, APoolNeedsWhatIsLiveAtLeast) {
   dry::ProgramRecord w;
   w.mark("torch", "2.11.0", 1);

@@ -24,7 +24,11 @@ void set_interval(ForecastRankRow& row, const ProgramAccount& a, const Told& t, 
   const bool has_room = row.needed_bytes <= t.room.memory_bytes && a.spread && a.spread->limit != 0 &&
                         a.spread->ran_out == 0;  // at the limit PyTorch empties its cache
   if (row.high_bytes && has_room) row.high_bytes = std::min(*row.high_bytes, t.room.memory_bytes);
-  const bool allowed = has_room || !a.fraction || reserved_range(a).high <= a.fraction->of(t.room.memory_bytes);
+  const std::uint64_t own = a.fraction ? a.fraction->of(t.room.memory_bytes) : t.room.memory_bytes;
+  // PyTorch reserves no more than the program lets it. Where that is too little, the program catches the error as it did here.
+  if (row.high_bytes && t.went_on && a.ran_out && a.peak_reserved_bytes <= own)
+    row.high_bytes = std::min(*row.high_bytes, std::min(own + row.beside_bytes, std::max(row.needed_bytes, t.room.memory_bytes)));
+  const bool allowed = has_room || !a.fraction || (row.high_bytes ? *row.high_bytes - row.beside_bytes : reserved_range(a).high) <= own;
   row.fits = allowed && row.high_bytes.value_or(row.needed_bytes) <= t.room.memory_bytes;
 }
 
@@ -63,8 +67,9 @@ bool own_limit_ended_it(const Told& t) {
 }
 
 bool may_fit(const Told& t) {
-  return t.row.status == Status::oom && !t.at_least && !own_limit_ended_it(t) &&
-         (!t.row.high_bytes || *t.row.high_bytes > t.row.memory_bytes) && least_of(t) <= t.row.memory_bytes;
+  const bool high_decides =
+      !t.row.high_bytes || *t.row.high_bytes > t.row.memory_bytes || (t.row.allowed_bytes && (!t.ran_out || t.went_on));
+  return t.row.status == Status::oom && !t.at_least && !own_limit_ended_it(t) && high_decides && least_of(t) <= t.row.memory_bytes;
 }
 
 void fill(Told& t, const std::vector<ProcessStory>& stories) {

@@ -92,6 +92,7 @@ std::string verdict(const Told& t) {
       if (may_fit(t))
         return fmt::format("May not fit on {}: {} {} of {}; {} decides on the card.", r.device, who_needs(t),
                            r.high_bytes ? needed : fmt::format("{} or more", low), words(r.memory_bytes), deciding(t)) +
+               (fraction_of(t) ? fmt::format(" {}.", own_limit(t)) : "") +
                (t.ran_out ? fmt::format(" Here it ran out {}.", where(*t.ran_out)) : "");
       // A run that was stopped, or failed, before it needed more than there is.
       const bool below = t.at_least && t.ran_out && r.needed_bytes <= r.memory_bytes;
