@@ -106,6 +106,16 @@ struct Rules {
   std::uint64_t divisions = 1;  // roundup_power2_divisions:N: sizes are so many equal parts between two powers of two; 1: it is not set
   AllocatorSettings set;
 
+  // What a size is a multiple of.
+  std::uint64_t part(std::uint64_t wanted) const {
+    const std::size_t interval = std::clamp<std::size_t>(std::size_t(std::bit_width(wanted / mib)), 1, set.divisions.size()) - 1;
+    const std::uint64_t n = says_divisions() ? set.divisions[interval] : divisions;
+    return n > 1 && wanted > grain * n ? std::bit_floor(wanted) / std::bit_floor(n) : grain;
+  }
+  bool says_divisions() const {
+    return std::ranges::any_of(set.divisions, [](std::uint32_t n) { return n != 0; });
+  }
+
   // A block of that size is for large requests only, is never split, and serves none that is much smaller.
   bool splits(std::uint64_t size) const { return set.max_split == 0 || size < set.max_split; }
   bool serves(std::uint64_t size, std::uint64_t block) const { return splits(size) ? splits(block) : block < size + large_segment; }
@@ -118,9 +128,7 @@ class CachingAllocator {
 
   // The address; 0: there is none, as the run has it.
   std::uint64_t take(std::uint64_t wanted, std::uint32_t stream) {
-    const std::uint64_t part =
-                            rules_.divisions > 1 && wanted > grain * rules_.divisions ? std::bit_floor(wanted) / rules_.divisions : grain,
-                        size = std::max(grain, (wanted + part - 1) / part * part);
+    const std::uint64_t part = rules_.part(wanted), size = std::max(grain, (wanted + part - 1) / part * part);
     const bool is_small = size <= small;
     Free& free = free_[is_small];
     std::uint64_t at = 0, bytes = 0;

@@ -6,8 +6,10 @@
 // Blocks that a card may not ask for (workspaces of products that it computes as they are) are left out in every other layout, all of them or
 // those of some sizes: a card decides by shape. Workspaces that a card may ask for larger are so in a few layouts, by 2 to 16 MiB in turns, because cards were
 // seen to take 1.5 to 16.8 MB more: a little larger they no longer fit what was freed.
-// Sizes may be rounded up by roundup_power2_divisions:N: the N with which blocks come out where they were is the run's.
+// Sizes may be rounded up by roundup_power2_divisions: newer versions of PyTorch say by what; else the N with which blocks come out where they were is
+// the run's.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -36,6 +38,8 @@ struct Workspace {
 struct AllocatorSettings {
   std::uint64_t max_split = 0;       // max_split_size_mb
   std::uint64_t collects_above = 0;  // garbage_collection_threshold, of the fraction of the card that the program lets PyTorch have
+  // roundup_power2_divisions: into how many parts PyTorch divides what is from 0, 2, 4, … MiB on, and up to twice as much. All 0: not set, or not known.
+  std::array<std::uint32_t, 16> divisions = {};
   // PyTorch's version, such as 2.14.1+cu130; "": not known. Its rule of which block is taken is tried first, since a short run's addresses may come out by
   // another version's, too.
   std::string_view torch = {};

@@ -75,6 +75,19 @@ TEST(Replay, SizesInPartsOfAPowerOfTwoAreFoundOut) {
   EXPECT_FALSE(spread_of(none.requests));
 }
 
+// roundup_power2_divisions:[4:1,>:4]: below 8 MiB sizes are as ever, from there on quarters of a power of two.
+TEST(Replay, SizesAreRoundedByWhatEachIntervalWasTold) {
+  History run;
+  run.segment(a, 20 * mib).take(a, 7 * mib + 1).take(a + 7 * mib + 512, 5 * mib);
+  run.segment(b, 20 * mib).take(b, 17 * mib - 100);
+  EXPECT_FALSE(spread_of(run.requests)) << "no one number rounds both";
+  AllocatorSettings set;
+  for (std::size_t i = 0; i < set.divisions.size(); ++i) set.divisions[i] = i < 3 ? 1 : 4;
+  const auto spread = spread_of(run.requests, 0, {}, {}, set);
+  ASSERT_TRUE(spread);
+  EXPECT_EQ(spread->run.allocated, 7 * mib + 512 + (5 + 20) * mib);
+}
+
 // max_split_size_mb:64: larger blocks are not split, serve no small request, and none that leaves 20 MiB over.
 TEST(Replay, BlocksAboveTheLargestThatIsSplitStayWhole) {
   History run;

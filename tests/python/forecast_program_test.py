@@ -144,6 +144,18 @@ class Program(ProgramForecasts):
         self.assertIsNotNone(answer["uncertain"]["high_bytes"])
         self.assertNotIn("at least", answer["answer"])
 
+    def test_sizes_that_a_list_of_settings_rounds_have_their_interval(self):
+        text = """
+            import os
+            os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "roundup_power2_divisions:[4:1,>:4]"
+            import torch
+            x, y = (torch.empty(n, device="cuda", dtype=torch.uint8) for n in ((7 << 20) + 1, (17 << 20) - 100))
+            """
+        answer, _ = self.forecast(self.file("rounds.py", text), options=["--device", "h100"])
+        self.assertEqual(answer["peak_allocated_bytes"], (7 << 20) + 512 + (20 << 20))
+        self.assertIsNotNone(answer["uncertain"]["high_bytes"])
+        self.assertNotIn("at least", answer["answer"])
+
     def test_segments_that_a_setting_gives_back_have_their_interval(self):
         text = """
             import os

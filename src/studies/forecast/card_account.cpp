@@ -128,7 +128,7 @@ void Reading::add_spread(std::uint32_t device, ProgramAccount& a, const CardLog&
   std::uint64_t limit = head.device_bytes - std::min(head.device_bytes, head.context_bytes + a.elsewhere_bytes + a.others_bytes);
   if (a.fraction) limit = std::min(limit, a.fraction->of(head.device_bytes));
   if (a.peak_reserved_bytes > limit) limit = 0;  // the run had none
-  dry::AllocatorSettings set{.max_split = max_split_, .torch = story_.torch};
+  dry::AllocatorSettings set{.max_split = max_split_, .divisions = divisions_, .torch = story_.torch};
   if (a.fraction && limit != 0) set.collects_above = std::uint64_t(collects_above_ * double(a.fraction->of(head.device_bytes)));
   a.spread = requests.empty() ? std::nullopt : dry::spread_of(requests, limit, c.taken_by_step, c.workspaces, set);
   if (a.spread && (a.spread->run.reserved != a.peak_reserved_bytes || a.spread->run.allocated != a.peak_allocated_bytes)) a.spread.reset();

@@ -1,6 +1,7 @@
 #include "studies/forecast/reading.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 
 namespace headroom::studies {
@@ -138,6 +139,13 @@ void Reading::operator()(const Head&, const dry::Mark& m) {
     fraction_said(text);
   } else if (what == "max split") {
     max_split_ = std::uint64_t(m.value);
+  } else if (what == "rounds") {
+    const char* at = text.data();
+    const char* const end = at + text.size();
+    for (std::uint32_t& parts : divisions_) {
+      at = std::from_chars(at, end, parts).ptr;
+      if (at != end) ++at;  // a comma
+    }
   } else if (what == "collects above") {
     collects_above_ = std::strtod(std::string(text).c_str(), nullptr);
   } else if (what == "settled") {

@@ -1,5 +1,7 @@
 // The record of one process, read event by event.
 #pragma once
+#include <array>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <span>
@@ -96,9 +98,10 @@ class Reading {
   std::map<std::string, UnknownValueRow> values_;
   std::map<std::string, std::int64_t> named_values_;
   std::map<std::pair<std::string, dry::Said>, OnlyAcceptedRow> functions_;
-  std::map<int, Fraction> fractions_;  // by card; −1: every card
-  std::uint64_t max_split_ = 0;        // max_split_size_mb, in bytes; 0: it is not set
-  double collects_above_ = 0;          // garbage_collection_threshold; 0: it is not set
+  std::map<int, Fraction> fractions_;             // by card; −1: every card
+  std::uint64_t max_split_ = 0;                   // max_split_size_mb, in bytes; 0: it is not set
+  std::array<std::uint32_t, 16> divisions_ = {};  // roundup_power2_divisions
+  double collects_above_ = 0;                     // garbage_collection_threshold; 0: it is not set
   std::uint64_t unsure_ = 0;
   std::string phase_;  // said by the observer
   std::uint32_t main_thread_ = 0;

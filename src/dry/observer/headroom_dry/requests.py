@@ -91,8 +91,14 @@ def _take():
 
 
 def _say_settings(settings):
-    """Blocks of max_split_size_mb are not split, and above garbage_collection_threshold segments go back: the reader plays the requests by that."""
+    """Blocks of max_split_size_mb are not split, above garbage_collection_threshold segments go back, and roundup_power2_divisions rounds sizes: the reader
+    plays the requests by that."""
     size, share = settings.get("max_split_size", -1), settings.get("garbage_collection_threshold", 0)
+    parts = settings.get("roundup_power2_divisions", {})
+    rounds = ",".join(str(parts[key]) for key in sorted(parts, key=int)) if any(parts.values()) else ""
+    if rounds and _told.get("rounds") != rounds:
+        _told["rounds"] = rounds
+        library.mark("rounds", rounds)
     if 0 < size < 1 << 62 and _told.get("max split") != size:
         _told["max split"] = size
         library.mark("max split", "", size)
