@@ -130,20 +130,55 @@ double parse_number(std::string_view text, std::string_view who, double low, dou
 }
 
 double parse_fraction(std::string_view text, std::string_view who) {
-  const auto [x, rest] = leading_number(text);
-  check((rest == "%" || rest.empty()) && x > 0 && (rest == "%" ? x < 100 : x < 1), Code::bad_argument,
+  const auto [x, unit] = number_and_unit(text);
+  check((unit == "%" || unit.empty()) && x > 0 && (unit == "%" ? x < 100 : x < 1), Code::bad_argument,
         "{}: '{}' is not a share; write 0.5% or 0.005", who, text);
-  return rest == "%" ? x / 100 : x;
+  return unit == "%" ? x / 100 : x;
 }
 
-std::uint64_t parse_bytes(std::string_view text, std::string_view who) {
-  constexpr std::pair<std::string_view, double> units[] = {{"", 0x1p30},    {"B", 1},    {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30},
-                                                           {"TiB", 0x1p40}, {"KB", 1e3}, {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12}};
-  const auto [x, rest] = leading_number(text);
-  for (const auto& [unit, scale] : units)
-    if (rest == unit && x > 0 && x * scale >= 1 && x * scale < 0x1p62) return std::uint64_t(x * scale);
+namespace {
+
+constexpr std::pair<std::string_view, double> units_of_bytes[] = {
+    {"B", 1},    {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}, {"KB", 1e3},    {"MB", 1e6},
+    {"GB", 1e9}, {"TB", 1e12},    {"Ki", 0x1p10},  {"Mi", 0x1p20},  {"Gi", 0x1p30},  {"Ti", 0x1p40},
+};
+
+bool same_letters(std::string_view a, std::string_view b) {
+  const auto small = [](char c) { return c >= 'A' && c <= 'Z' ? char(c - 'A' + 'a') : c; };
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](char x, char y) { return small(x) == small(y); });
+}
+
+double bytes_of_unit(std::string_view word) {  // 0: it is no unit
+  for (const auto& [unit, bytes] : units_of_bytes)
+    if (same_letters(word, unit)) return bytes;
+  return 0;
+}
+
+std::string_view without_blanks_around(std::string_view text) {
+  constexpr std::string_view blanks = " \t\n\r";
+  const auto first = text.find_first_not_of(blanks);
+  return first == std::string_view::npos ? "" : text.substr(first, text.find_last_not_of(blanks) - first + 1);
+}
+
+}  // namespace
+
+NumberAndUnit number_and_unit(std::string_view text) {
+  const auto [x, rest] = leading_number(without_blanks_around(text));
+  return {x, without_blanks_around(rest)};
+}
+
+bool is_unit_of_bytes(std::string_view word) { return bytes_of_unit(word) > 0; }
+
+std::uint64_t parse_bytes(std::string_view text, std::string_view who, std::string_view usual) {
+  const auto [x, unit] = number_and_unit(text);
+  const double bytes = x * bytes_of_unit(unit.empty() ? usual : unit);
+  if (bytes >= 1 && bytes < 0x1p62) return std::uint64_t(bytes);
+  for (const char letter : std::string_view("KMGT"))  // 24G
+    check(!(x > 0) || !same_letters(unit, {&letter, 1}), Code::bad_argument,
+          "{}: '{}' is {:g} {}iB to some and {:g} {}B to others; write the one that is meant", who, text, x, letter, x, letter);
   throw Error(Code::bad_argument,
-              fmt::format("{}: '{}' is not an amount of memory; write GiB as a number (24) or with a unit (512MiB, 80GB)", who, text));
+              fmt::format("{}: '{}' is not an amount of memory; write {} as a number (24) or with a unit (512MiB, 80GB)", who, text,
+                          usual == "B" ? "bytes" : usual));
 }
 
 std::string closest(std::string_view word, const std::vector<std::string>& candidates) {
@@ -170,11 +205,18 @@ std::string closest(std::string_view word, const std::vector<std::string>& candi
 }
 
 std::string as_typed_in_a_shell(const std::string& word) {
-  constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./,:=%+@";
-  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
+  constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./,:=%+@{}";
+  const bool braces_expand = word.find('{') != word.npos && (word.find(',') != word.npos || word.find("..") != word.npos);
+  if (!word.empty() && !braces_expand && word.find_first_not_of(plain) == std::string::npos) return word;
   std::string quoted = "'";
   for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return quoted + "'";
+}
+
+std::string as_typed_in_a_shell(const std::vector<std::string>& command) {
+  std::vector<std::string> words;
+  for (const std::string& word : command) words.push_back(as_typed_in_a_shell(word));
+  return joined(words, " ");
 }
 
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates) {

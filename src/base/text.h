@@ -29,11 +29,19 @@ struct Between {
 };
 std::int64_t parse_integer(std::string_view text, std::string_view who, Between allowed = {});
 double parse_number(std::string_view text, std::string_view who, double low, double high);
-double parse_fraction(std::string_view text, std::string_view who);      // "0.5%" is 0.005
-std::uint64_t parse_bytes(std::string_view text, std::string_view who);  // "24" is GiB; "512MiB", "80GB", "4096B"
+double parse_fraction(std::string_view text, std::string_view who);  // "0.5%" is 0.005
+// "512MiB", "80 GB", "24gib", "4096B"; a number alone is of the usual unit.
+std::uint64_t parse_bytes(std::string_view text, std::string_view who, std::string_view usual = "GiB");
+bool is_unit_of_bytes(std::string_view word);  // in any letters: "GiB", "gb", "B"
+struct NumberAndUnit {
+  double number = 0;      // NaN: the text does not begin with one
+  std::string_view unit;  // what follows it, without blanks around
+};
+NumberAndUnit number_and_unit(std::string_view text);
 
-// A word as a shell reads it: in quotes where it has a space or a sign.
+// A word, or a command, as a shell reads it: in quotes where a word has a space or a sign.
 std::string as_typed_in_a_shell(const std::string& word);
+std::string as_typed_in_a_shell(const std::vector<std::string>& command);
 
 // The most similar candidate, or "" when none is similar.
 std::string closest(std::string_view word, const std::vector<std::string>& candidates);

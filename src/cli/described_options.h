@@ -14,6 +14,9 @@ namespace headroom::cli {
 // An option named after a unit takes numbers of it: --workspace-mib 32.
 inline bool in_mib(const Description& d) { return d.unit == Unit::bytes && first_option_of(d).ends_with("-mib"); }
 
+// What a number without a unit means: --memory 24 is GiB, --bytes 4096 is bytes.
+inline std::string_view usual_unit(const Description& d) { return first_option_of(d) == "--bytes" ? "B" : "GiB"; }
+
 // Bytes as parse_bytes reads them, in the largest unit that leaves a whole number.
 inline std::string as_typed(std::uint64_t bytes) {
   constexpr std::pair<const char*, std::uint64_t> units[] = {{"GiB", 1ull << 30}, {"GB", 1'000'000'000}, {"MiB", 1ull << 20},
@@ -36,7 +39,7 @@ std::string shape_of(const Description& d, const char* between) {  // what --hel
   } else if constexpr (std::is_floating_point_v<T>) {
     return d.unit == Unit::share ? "P%" : "X";
   } else {
-    return in_mib(d) ? "X" : d.unit == Unit::bytes ? "GiB" : "N";
+    return in_mib(d) ? "X" : d.unit == Unit::bytes ? std::string(usual_unit(d)) : "N";
   }
 }
 
@@ -81,7 +84,7 @@ void read_option(const std::string& word, const std::string& who, const Descript
     if (in_mib(d))
       into = T(parse_number(word, who, double(d.allowed.low) / 0x1p20, double(d.allowed.high) / 0x1p20) * 0x1p20);
     else if (d.unit == Unit::bytes)
-      into = T(parse_bytes(word, who));
+      into = T(parse_bytes(word, who, usual_unit(d)));
     else
       into = T(parse_integer(word, who, {std::max<std::int64_t>(d.allowed.low, std::numeric_limits<T>::min()), d.allowed.high}));
   }

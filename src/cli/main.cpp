@@ -111,11 +111,36 @@ void check_no_empty_word(std::span<char*> arguments) {
   }
 }
 
+bool takes_bytes(const CLI::App& app, const std::string& option) {
+  if (const auto* o = app.get_option_no_throw(option); o && is_unit_of_bytes(o->get_type_name().substr(0, o->get_type_name().find(','))))
+    return true;
+  const auto topics = app.get_subcommands([](const CLI::App*) { return true; });
+  return std::any_of(topics.begin(), topics.end(), [&](const CLI::App* topic) { return takes_bytes(*topic, option); });
+}
+
+// A shell hands over `--memory 24 GiB` as three words, of which the last two are one value.
+bool is_unit_of_what_is_before(const CLI::App& app, const std::string& word, const std::vector<std::string>& before) {
+  if (!is_unit_of_bytes(word) || before.empty()) return false;
+  const std::string& number = before.back();
+  const auto equals = number.find('=');  // --memory=24 GiB
+  const bool in_one = number.starts_with("--") && equals != std::string::npos;
+  if (!in_one && before.size() < 2) return false;
+  const auto [x, unit] = number_and_unit(in_one ? std::string_view(number).substr(equals + 1) : number);
+  return x > 0 && unit.empty() && takes_bytes(app, in_one ? number.substr(0, equals) : before[before.size() - 2]);
+}
+
 std::vector<std::string> words_in_our_terms(const CLI::App& app, std::span<char*> arguments) {
-  std::vector<std::string> words(arguments.begin(), arguments.end());
-  for (std::string& word : words) {
-    if (word == "--") break;  // behind it are another program's
-    word = as_this_command_says(app, word);
+  std::vector<std::string> words;
+  for (auto at = arguments.begin(); at != arguments.end(); ++at) {
+    if (std::string_view(*at) == "--") {  // behind it are another program's
+      words.insert(words.end(), at, arguments.end());
+      break;
+    }
+    const std::string word = as_this_command_says(app, *at);
+    if (is_unit_of_what_is_before(app, word, words))
+      words.back() += word;
+    else
+      words.push_back(word);
   }
   return words;
 }

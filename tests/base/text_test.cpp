@@ -58,10 +58,27 @@ TEST(Text, NumbersSayTheirRange) {
   EXPECT_DOUBLE_EQ(parse_fraction("0.5%", "--until"), 0.005);
   EXPECT_DOUBLE_EQ(parse_fraction("0.005", "--until"), 0.005);
   for (auto bad : {"0", "-1%", "100%", "2", "x%", "nan"}) refusal_of_text([&] { parse_fraction(bad, "--until"); });
-  EXPECT_EQ(parse_bytes("24", "--memory"), 24ull << 30);
+}
+
+TEST(Text, BytesAreReadAsPeopleWriteThem) {
+  for (auto gib : {"24", "24GiB", "24 GiB", "24gib", " 24 GIB ", "24Gi", "24.0 gib"})
+    EXPECT_EQ(parse_bytes(gib, "--memory"), 24ull << 30) << gib;
+  for (auto gb : {"80GB", "80 GB", "80gb", "80 Gb", "80000MB", "0.08tb"}) EXPECT_EQ(parse_bytes(gb, "--memory"), 80'000'000'000ull) << gb;
   EXPECT_EQ(parse_bytes("512MiB", "--memory"), 512ull << 20);
-  EXPECT_EQ(parse_bytes("80GB", "--memory"), 80'000'000'000ull);
-  for (auto bad : {"0", "-1", "lots", "1e30", "5 GiB", "inf"}) refusal_of_text([&] { parse_bytes(bad, "--memory"); });
+  EXPECT_EQ(parse_bytes("4096 b", "--memory"), 4096u);
+  EXPECT_EQ(parse_bytes("4096", "--bytes", "B"), 4096u);
+  EXPECT_EQ(parse_bytes("4 kib", "--bytes", "B"), 4096u);
+  for (auto bad : {"0", "-1", "lots", "1e30", "5 GiB more", "inf", "nan", "", "GiB", "5 G iB", "0.5B", "-1G"})
+    EXPECT_NE(refusal_of_text([&] { parse_bytes(bad, "--memory"); }).find("is not an amount of memory"), std::string::npos) << bad;
+  EXPECT_EQ(refusal_of_text([] { parse_bytes("24G", "--memory"); }),
+            "--memory: '24G' is 24 GiB to some and 24 GB to others; write the one that is meant");
+  EXPECT_EQ(refusal_of_text([] { parse_bytes("1.5 m", "--bytes"); }),
+            "--bytes: '1.5 m' is 1.5 MiB to some and 1.5 MB to others; write the one that is meant");
+}
+
+TEST(Text, ACommandIsShownAsAShellTakesIt) {
+  EXPECT_EQ(as_typed_in_a_shell(std::vector<std::string>{"python3", "my dir/it's.py", "--batch", "{batch}", "{1,2}", ""}),
+            "python3 'my dir/it'\\''s.py' --batch {batch} '{1,2}' ''");
 }
 
 TEST(Text, ASlipOfTheFingerIsUnderstood) {

@@ -76,6 +76,14 @@ class Comm : public Program {
   }
 };
 
+TEST_F(Comm, SizesFarFromWhatWasAskedAreSaid) {
+  const Ended e = run("comm --device cpu --ranks 2 --bytes 1000,1mb --call gather --steps 1 --warmup 0 --db " + db_);
+  ASSERT_EQ(e.code, 0) << e.err;
+  std::string said = e.out;
+  std::replace(said.begin(), said.end(), '\n', ' ');
+  EXPECT_NE(said.find("A size is a multiple of 256 bytes for each rank, so 1000 B between 2 ranks is 512 B."), std::string::npos) << e.out;
+}
+
 TEST_F(Comm, StartsTheOtherRanksAndPrintsOneTable) {
   const Ended e = run("comm --device cpu --ranks 3 --bytes 64KiB,1MiB --steps 3 --format json --db " + db_);
   ASSERT_EQ(e.code, 0) << e.err;

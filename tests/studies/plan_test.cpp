@@ -110,7 +110,9 @@ TEST(Plan, OfSeveralGpusAsksForTheirBuffersToo) {
   const Device h100 = device_described("h100");
   EXPECT_EQ(among_hosts(h100, 8, 8, {}).ceilings.link_bytes_per_s, h100.ceilings.link_bytes_per_s) << "one host";
   EXPECT_EQ(among_hosts(h100, 64, 8, {}).ceilings.link_bytes_per_s, 50e9) << "400 Gb/s a GPU";
-  EXPECT_EQ(among_hosts(h100, 64, 8, WordsOf<LinkRate>::named("200Gb/s")).ceilings.link_bytes_per_s, 25e9);
+  for (const char* rate : {"200Gb/s", "200 Gbit/s", "200gbps", "25 GB/s", "25", "25000MB/s"})
+    EXPECT_EQ(among_hosts(h100, 64, 8, WordsOf<LinkRate>::named(rate)).ceilings.link_bytes_per_s, 25e9) << rate;
+  for (const char* unclear : {"200 gb/s", "-25GB/s", "25GB", "GB/s", ""}) EXPECT_FALSE(WordsOf<LinkRate>::named(unclear)) << unclear;
   EXPECT_EQ(among_hosts(h100, 64, 72, {}).ceilings.link_bytes_per_s, h100.ceilings.link_bytes_per_s);
   for (const char* wrong : {"", "fast", "0", "-3GB/s", "50GB", "nan"}) EXPECT_FALSE(WordsOf<LinkRate>::named(wrong)) << wrong;
   constexpr double gib = 1 << 30;

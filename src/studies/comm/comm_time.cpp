@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <optional>
 
@@ -174,8 +175,12 @@ void CommStudy::run(dist::Group& group, const Device& device) {
   // What every rank can have twice.
   const auto most = std::size_t(double(group.memory_of_each(device)) * 0.45);
   std::size_t taken = 0;
-  for (const auto b : t_.bytes)
+  for (const auto b : t_.bytes) {
     if (rounded(b) <= most) taken = std::max(taken, rounded(b));
+    if (std::abs(double(rounded(b)) / double(b) - 1) > 0.01)
+      far_from_asked_.push_back(
+          fmt::format("{} between {} ranks is {}", bytes_in_words(double(b)), ranks, bytes_in_words(double(rounded(b)))));
+  }
   const std::size_t apart = (taken + 4095) / 4096 * 4096;
   const std::shared_ptr<void> memory = taken > 0 ? comm->take(2 * apart) : nullptr;
 
@@ -242,6 +247,8 @@ Outcome CommStudy::outcome() {
       "median_ms: (N − 1)/N of the bytes for an exchange and a gather, twice that for an "
       "all-reduce (an exchange, our sum in rank order, a gather), all of "
       "them for a broadcast."}});
+  if (!far_from_asked_.empty())
+    o.record.add(Part{Note{fmt::format("A size is a multiple of {} bytes for each rank, so {}.", alignment, joined(far_from_asked_))}});
   if (gpu_) o.record.add(Part{Note{"Timed between events around a recorded graph of 50 calls, 10 from 16 MiB on."}});
   const auto is = [](Status status) { return [status](const CommRow& r) { return r.status == status; }; };
   const bool failed = stopped_ || std::any_of(rows_.begin(), rows_.end(), is(Status::failed));

@@ -33,7 +33,9 @@ struct CommTime {
   std::uint64_t seed = 0;
 };
 void describe(Of<CommTime> auto& t, auto&& f) {
-  f(t.bytes, {.name = "bytes", .unit = Unit::bytes, .about = "Sizes: what each rank exchanges with the others, or has in the end"});
+  f(t.bytes, {.name = "bytes",
+              .unit = Unit::bytes,
+              .about = "Sizes: what each rank exchanges with the others, or has in the end, in multiples of 256 B a rank"});
   f(t.calls, {.name = "calls", .about = "Collectives to time", .option = "--call"});
   f(t.backend, {.name = "backend", .about = "Transport [nccl on GPUs, shared on one machine, mpi]", .choices = dist::backend_words});
   f(t.route, {.name = "route", .about = "On GPUs: NCCL's kernels, copy engines, or by size"});
@@ -89,6 +91,7 @@ class CommStudy {
   Host host_;
   std::optional<Life> life_;
   std::vector<CommRow> rows_;
+  std::vector<std::string> far_from_asked_;  // "1000 B between 2 ranks is 512 B"
   bool stopped_ = false, gpu_ = false;
 };
 

@@ -1,6 +1,5 @@
 // More GPUs than a host has: what they send each other then crosses the network, and goes at its rate.
 #pragma once
-#include <charconv>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -8,6 +7,7 @@
 
 #include "base/described.h"
 #include "base/device.h"
+#include "base/text.h"
 
 namespace headroom::studies {
 
@@ -29,11 +29,9 @@ struct WordsOf<studies::LinkRate> {
   static constexpr const char* shape = "GB/s";
   static std::string to(const studies::LinkRate& r) { return fmt::format("{:g}GB/s", r.bytes_per_s / 1e9); }
   static std::optional<studies::LinkRate> named(std::string_view word) {
-    double number = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
-    if (error != std::errc()) return std::nullopt;
-    const std::string_view unit(end, std::size_t(word.data() + word.size() - end));
-    const double scale = unit.empty() || unit == "GB/s" ? 1e9 : unit == "MB/s" ? 1e6 : unit == "Gb/s" || unit == "Gbit/s" ? 1e9 / 8 : 0;
+    const auto [number, unit] = number_and_unit(word);
+    const auto is = [&](auto... spellings) { return ((unit == spellings) || ...); };
+    const double scale = is("", "GB/s", "GBps") ? 1e9 : is("MB/s", "MBps") ? 1e6 : is("Gb/s", "Gbit/s", "Gbps", "gbps") ? 1e9 / 8 : 0;
     if (scale == 0 || !(number > 0) || number > 1e6) return std::nullopt;
     return studies::LinkRate{number * scale};
   }
