@@ -32,6 +32,7 @@ struct Common {  // options that commands share
   std::uint64_t seed = 0;
   bool silent = false;  // another rank prints, and keeps rows
   Machine machine = Machine::present;
+  bool of_kept_runs = false;  // the command measures nothing: its answer can be made again
 };
 
 // A command declares its options on `app` and answers with what to do once they are parsed. `common` outlives the call.

@@ -72,6 +72,7 @@ RunCommand compare(CLI::App& app, Common& common) {
   app.add_option("B", asked->b, "The later run, in the same form")->required();
   add_value(app, asked->tolerance, {.name = "tolerance", .unit = Unit::share, .about = "Differences below this are the same"});
   common.machine = Machine::none;
+  common.of_kept_runs = true;
   app.footer(
       "Each time gets a verdict: same, faster, slower, or unclear. It is unclear when the spread reaches across "
       "the tolerance, or when there were fewer than two steps. The spread is that between runs where the store "

@@ -94,6 +94,14 @@ void remember_command(std::span<char*> words) {
 }
 
 namespace {
+// What could not be written is not lost: it is printed, a page as text; one of kept runs can be made again. Returns what was done.
+const char* printed_instead(const Record& record, const std::string& text, const Common& common) {
+  const bool page = common.format == Format::html;
+  if (page && common.of_kept_runs) return "the runs are kept: name another place";
+  print(page ? render_text(record, {}) : text);
+  return page ? "it is printed here as text instead" : "it is printed here instead";
+}
+
 int deliver(const Record& record, const Common& common, int code, TextLook::Answer answer) {
   if (common.silent) return code;
   const bool for_reader = common.out.empty() && common.format == Format::text;
@@ -105,10 +113,7 @@ int deliver(const Record& record, const Common& common, int code, TextLook::Answ
   }
   try {
     write_atomically(common.out, text);
-  } catch (const Error& e) {
-    print(text);  // nothing is lost
-    throw Error(Code::io, fmt::format("--out: {}; it is printed here instead", e.what()));
-  }
+  } catch (const Error& e) { throw Error(Code::io, fmt::format("--out: {}; {}", e.what(), printed_instead(record, text, common))); }
   say(fmt::format("wrote {}", common.out));
   return code;
 }

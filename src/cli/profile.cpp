@@ -110,7 +110,7 @@ int run_program(const ProfileAsked& a, const Common& common) {
   const studies::ProgramRun run = studies::run_profiled(a.command);
   if (!a.trace.empty()) studies::write_program_trace(a.trace, run);
   const Record record = for_format(
-      common.format, [&](bool for_people) { return studies::program_record(run, for_people); }, joined(run.command, " "), "");
+      common.format, [&](bool for_people) { return studies::program_record(run, for_people); }, as_typed_in_a_shell(run.command), "");
   if (const std::string text = common.out.empty() ? render(record, common.format) : ""; !text.empty())
     std::fwrite(text.data(), 1, text.size(), stderr);
   else

@@ -26,6 +26,7 @@ RunCommand report(CLI::App& app, Common& common) {
   auto words = std::make_shared<std::vector<std::string>>();
   app.add_option("RUN", *words, "Numbers of runs, or files that --format json or csv wrote [the newest run of every command]");
   common.machine = Machine::none;
+  common.of_kept_runs = true;
   app.footer(
       "With two runs of one command, the page begins with their comparison. --out page.html is one file that needs no network.\n"
       "Examples:\n  headroom report --out page.html\n  headroom report 3 7 --out page.html\n"

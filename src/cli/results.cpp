@@ -60,6 +60,7 @@ RunCommand results(CLI::App& app, Common& common) {
   auto word = std::make_shared<std::string>();
   app.add_option("RUN", *word, "A run's number: show its rows");
   common.machine = Machine::none;
+  common.of_kept_runs = true;
   app.footer("Examples:\n  headroom results\n  headroom results 3 --format csv --out run3.csv");
   return [word, &common] {
     const Results store(common.db.empty() ? default_results_file() : common.db, Results::Access::read);

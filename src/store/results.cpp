@@ -33,7 +33,8 @@ struct HotJournal : Error {
 };
 
 std::string damaged(const std::string& file) {
-  return fmt::format("results: '{}' is damaged; it was left as it is, move it away or name another with --db", file);
+  return fmt::format("results: '{}' is {}; it was left as it is, move it away or name another with --db", file,
+                     is_database(file) ? "damaged" : "damaged, or was never a file of results");
 }
 
 class Statement {  // prepared, bound in order, stepped

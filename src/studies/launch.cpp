@@ -130,7 +130,8 @@ pid_t started(const Launch& l, char** arguments, char** environment, const Pipe&
   const int failed = posix_spawnp(&child, arguments[0], &actions, &attributes, arguments, environment);
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
-  check(failed == 0, Code::bad_argument, "{}: '{}' cannot be started: {}; {}", l.who, arguments[0], std::strerror(failed), l.advice);
+  check(failed == 0, Code::bad_argument, "{}: '{}' cannot be started: {}", l.who, arguments[0],
+        failed ? why_not_started(l.command, failed, l.advice) : "");
   launched_child = child;
   return child;
 }

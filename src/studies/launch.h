@@ -38,6 +38,10 @@ struct Ended {
 
 Ended launch(const Launch&);
 
+// Why the system would not start a command, which its `error` says, and what to write instead; `advice` where nothing better is known.
+std::string why_not_started(const std::vector<std::string>& command, int error, const std::string& advice);
+std::string why_no_notebook(const std::string& file);  // "train.ipynb" is no program
+
 // The files of a folder with this ending, by name. Anything else there belongs to the program.
 std::vector<std::filesystem::path> files_with(const std::filesystem::path& folder, const std::string& ending);
 

@@ -49,6 +49,26 @@ TEST_F(Edges, AnEmptyValueIsAnUnsetVariableAndRefused) {
   refused("report 1 '' --out x.html", 2, "an argument is empty");
 }
 
+TEST_F(Edges, AnAmountOfMemoryIsTakenAsPeopleWriteIt) {
+  const std::string plan = "plan --model small --device h100 --most 1 --format json ";
+  const auto bytes = [&](const std::string& said) {
+    const Ended e = run(plan + said);
+    return e.code == 0 ? Json::parse(e.out)["memory_bytes"].get<std::uint64_t>() : 0;
+  };
+  for (const char* said : {"--memory 24 GiB", "--memory '24 GiB'", "--memory 24gib", "--memory=24 gib", "--memory 24Gi --len 512"})
+    EXPECT_EQ(bytes(said), 24ull << 30) << said;
+  EXPECT_EQ(bytes("--memory 24 gb"), 24'000'000'000u);
+  refused(plan + "--memory 24G", 2, "'24G' is 24 GiB to some and 24 GB to others");
+  refused(plan + "--gpus 3 GiB", 2, "'GiB' is not the value of any option");
+  refused("memory model --memory 1 pound", 2, "'pound'");
+  const Ended model = run("memory model --model small --device h100 --batch 1 --len 128 --memory 24 gb --format json");
+  EXPECT_EQ(model.code, 0) << model.err;
+  refused("forecast --memory 24 GiB -- ./no_such_program", 2, "'./no_such_program' cannot be started");
+  put("tell.sh", "echo said: $*; exit 3\n");
+  const Ended e = shell("$H forecast --memory 24 GiB -- sh tell.sh --memory 24 GiB");
+  EXPECT_NE(e.err.find("said: --memory 24 GiB"), std::string::npos) << "a program's own words stay as they are: " << e.err;
+}
+
 TEST_F(Edges, NoOutputReplacesTheStore) {
   keep_a_run();
   const std::string store = text_of(db_);
@@ -106,6 +126,24 @@ TEST_F(Edges, AFullDiskKeepsTheOldFileAndPrintsTheAnswer) {
   EXPECT_NE(e.out.find("code 1\n"), std::string::npos) << e.out;
   EXPECT_EQ(text_of(folder_ / "page.json"), "{\"old\": \"page\"}");
   EXPECT_EQ(names(), before) << "nothing stays beside it";
+}
+
+TEST_F(Edges, APageThatAFullDiskRefusesIsALineOrText) {
+  if (thread_sanitizer) GTEST_SKIP() << "the thread sanitizer writes a file of its own before main, and the limit ends the program there";
+  keep_a_run();
+  const auto full = [&](const std::string& words) {
+    return shell("{ (ulimit -f 0; $H " + words + " --out page.html; echo code $?) | cat; } 2>&1 | cat").out;
+  };
+  for (const char* words : {"report --db results.db", "results --db results.db", "results 1 --db results.db"}) {
+    const std::string said = full(words);
+    EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 2) << said;
+    for (const char* one : {"the runs are kept: name another place\n", "code 1\n"}) EXPECT_NE(said.find(one), std::string::npos) << said;
+  }
+  const std::string counted = full("precision formats --values 100");
+  EXPECT_EQ(counted.find("<html"), std::string::npos) << counted;
+  EXPECT_NE(counted.find("Number formats"), std::string::npos) << "what was counted is not lost: " << counted;
+  for (const char* said : {"it is printed here as text instead\n", "code 1\n"}) EXPECT_NE(counted.find(said), std::string::npos) << counted;
+  EXPECT_FALSE(fs::exists(folder_ / "page.html"));
 }
 
 TEST_F(Edges, ALimitOnFilesEndsNoCommandBySignal) {
@@ -390,6 +428,10 @@ TEST_F(Edges, EveryRefusalIsOneLineOfOurWords) {
   refused("plan --device cpu --layers 1 --width 32 --heads 2 --len 16 --db " + db_, 1, "damaged; headroom device measures them again");
   put("garbled.db", std::string("SQLite format 3\0", 16) + std::string(8000, 'x'));
   refused("results --db " + at("garbled.db"), 1, "is damaged; it was left as it is");
+  put("rows.json", "{}" + std::string(8000, ' '));
+  refused("results --db " + at("rows.json"), 1, "is damaged, or was never a file of results; it was left as it is");
+  put("model.json", "{\"width\": ");
+  refused("plan --model " + at("model.json"), 2, "model: '" + at("model.json") + "' is not JSON");
 }
 
 TEST_F(Edges, HelpSaysTheWordsThatAreTaken) {

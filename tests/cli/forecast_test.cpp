@@ -352,6 +352,53 @@ TEST_F(Forecast, MemoryOfTheHostIsCountedAndSaid) {
   EXPECT_NE(e.out.find("Unified memory: 16.0 MiB"), std::string::npos) << e.out;
 }
 
+TEST_F(Forecast, WhatIsNoProgramIsSaidWithWhatToWrite) {
+  put("train.py", "import torch\n");
+  put("run.sh", "true\n");
+  put("tool", "true\n");
+  put("gone", "#!/no/such/interpreter\n");
+  fs::permissions(folder_ / "gone", fs::perms::owner_all);
+  put("my notebook.ipynb", "{\"cells\": [], \"metadata\": null}");
+  const auto said = [&](const std::string& program, const std::string& words) {
+    shell_refused("$H forecast --device h100 -- " + program, 2, "' cannot be started: " + words);
+  };
+  said("train.py --batch 8", "it is a Python file; write -- python3 train.py --batch 8");
+  said("./train.py", "it is a Python file; write -- python3 ./train.py");
+  said("./run.sh", "it is a script of a shell; write -- sh ./run.sh");
+  said("./tool", "it may not be executed; chmod +x ./tool allows that");
+  said("./gone", "what its first line names to run it is not there");
+  said("'python3 train.py --batch 8'", "it is one word, with blanks in it; leave the quotes out: -- python3 train.py --batch 8");
+  said("CUDA_VISIBLE_DEVICES=0 python3 train.py", "it sets a variable; write -- env CUDA_VISIBLE_DEVICES=0 python3 train.py");
+  said("no_such_launcher train.py", "no folder of PATH has it; activate the environment that has it, or give its path");
+  said("/no/such/program", "there is no such file");
+  said("/usr", "Permission denied");
+  const std::string convert =
+      "jupyter nbconvert --to script 'my notebook.ipynb' writes 'my notebook.py', and then -- python3 'my notebook.py'";
+  said("'my notebook.ipynb'", "it is a notebook; " + convert);
+  const Ended notebook = shell("$H forecast --device h100 -- python3 'my notebook.ipynb'");
+  EXPECT_EQ(notebook.code, 2) << notebook.err;
+  EXPECT_NE(notebook.err.find("Python cannot run 'my notebook.ipynb': it is a notebook; " + convert), std::string::npos) << notebook.err;
+}
+
+TEST_F(Forecast, WordsWithBlanksAreShownInQuotes) {
+  const Json j = json("--device h100", "batch=1 'nothing but a word'", 0);
+  EXPECT_EQ(j["program"], std::string(HEADROOM_LIKE_TORCH) + " batch=1 'nothing but a word'");
+}
+
+TEST_F(Forecast, ARulerIsNoReason) {
+  put("rule.sh", "echo 'what is wrong'; echo -----; exit 4\n");
+  const Ended e = shell("$H forecast --device h100 -- sh rule.sh");
+  EXPECT_NE(e.err.find("'rule.sh' ended before it used a card, with exit code 4: what is wrong\n"), std::string::npos) << e.err;
+}
+
+TEST_F(Forecast, NoCardInsideIsExplained) {
+  put("none.sh", "echo 'RuntimeError: No CUDA GPUs are available'; exit 1\n");
+  const Ended e = shell("$H forecast --device h100 -- sh none.sh");
+  EXPECT_NE(e.err.find("No CUDA GPUs are available; something sets CUDA_VISIBLE_DEVICES for it, so that it sees no card"),
+            std::string::npos)
+      << e.err;
+}
+
 TEST_F(Forecast, WrongUseIsOneLine) {
   refused("forecast --device h100", 2, "give -- and the program");
   refused("forecast --device h100 -- /no/such/program", 2, "cannot be started");

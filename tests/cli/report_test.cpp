@@ -11,7 +11,7 @@ TEST_F(Program, ReportSaysWhatItCannotTake) {
   std::ofstream(folder_ / "bad.json") << "{\"rows\": [1]}";
   refused("report " + (folder_ / "bad.json").string(), 2, "row 1 of 'bad.json' is damaged");
   std::ofstream(folder_ / "bad.csv") << "a,b\n1\n";
-  refused("report " + (folder_ / "bad.csv").string(), 2, "a line of 1 cells under a head of 2");
+  refused("report " + (folder_ / "bad.csv").string(), 2, "a line of 1 cell under a head of 2");
 }
 
 // Rows of another program need a column of something measured; what this program wrote is taken as it is.
@@ -24,8 +24,12 @@ TEST_F(Program, AFileFromElsewhereNeedsSomethingMeasured) {
   refused("report" + scores, 2, "'scores.csv' has no column of something measured, only name, score;");
   refused("compare" + scores + scores, 2, "no column of something measured");
   refused("report" + file("scores.json", R"({"rows": [{"name": "x", "score": 1}]})"), 2, "only name, score;");
-  refused("report" + file("german.csv", "name;latency_ms\nx;2,5\n"), 2, "a line of 2 cells under a head of 1");
-  refused("report" + file("semicolons.csv", "name;latency_ms\nx;2.5\n"), 2, "only name;latency_ms; a column is known by its end");
+  refused("report" + file("german.csv", "name;latency_ms\nx;2,5\n"), 2,
+          "'german.csv' has semicolons between its columns; write it with commas");
+  refused("report" + file("semicolons.csv", "name;latency_ms\nx;2.5\n"), 2, "semicolons between its columns");
+  refused("report" + file("tabs.csv", "name\tlatency_ms\nx\t2.5\n"), 2, "tabs between its columns");
+  refused("report" + file("words.csv", "name,latency_ms\nx,fast\n"), 2, "only name, latency_ms; a column of numbers is known by its end");
+  EXPECT_EQ(run("report" + file("CAPITALS.CSV", "model,latency_ms\nx,2.5\n")).code, 0) << "as --out reads it";
   refused("report" + file("times.tsv", "name\tlatency_ms\nx\t2.5\n"), 2, "'times.tsv' is not JSON, and CSV has a name that ends in .csv");
   refused("report" + file("empty.json", R"({"rows": []})"), 2, "'empty.json' has no rows");
   refused("report" + file("twice.csv", "ms,ms\n1,2\n"), 2, "two columns 'ms'");

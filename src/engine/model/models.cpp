@@ -86,8 +86,9 @@ std::string preset_in_words(const Decoder& d) {
       d.name, m.layers, m.width, m.vocab, param_count(d));
 }
 
-Decoder model_from_json(std::string_view text, std::string_view name) {
-  const Json j = parse_json(text, fmt::format("model: '{}'", name));
+namespace {
+
+Decoder model_of(const Json& j, std::string_view name) {
   check(j.is_object(), Code::bad_argument, "model: '{}' does not describe a model: it is not a JSON object", name);
   const std::string called = j.contains("name") && j["name"].is_string() ? j["name"].get<std::string>() : std::string(name);
   if (!is_hugging_face(j)) return own(j, called);
@@ -96,13 +97,10 @@ Decoder model_from_json(std::string_view text, std::string_view name) {
   return d;
 }
 
-namespace {
-
 Decoder model_in_file(const std::filesystem::path& path) {
-  return model_from_json(read_file(path.string(), "model", most_json_bytes),
-                         path.stem() == "config" && path.has_parent_path()
-                             ? std::filesystem::absolute(path).parent_path().filename().string()
-                             : path.stem().string());
+  const bool of_folder = path.stem() == "config" && path.has_parent_path();
+  return model_of(parse_json(read_file(path.string(), "model", most_json_bytes), fmt::format("model: '{}'", path.string())),
+                  of_folder ? std::filesystem::absolute(path).parent_path().filename().string() : path.stem().string());
 }
 
 // The newest config.json that Hugging Face's own programs have kept of ORGANISATION/NAME; empty: none.
@@ -125,6 +123,10 @@ std::filesystem::path in_hub_cache(std::string_view name) {
 }
 
 }  // namespace
+
+Decoder model_from_json(std::string_view text, std::string_view name) {
+  return model_of(parse_json(text, fmt::format("model: '{}'", name)), name);
+}
 
 Decoder model_described(std::string_view typed) {
   std::string presets_named;

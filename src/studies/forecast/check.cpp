@@ -45,7 +45,7 @@ std::optional<Told> measured_told(const std::string& folder, const std::vector<s
   Told t;
   t.device = device;
   t.room = room_of_program(device, std::nullopt, int(stories.size()));
-  t.row.program = joined(program, " ");
+  t.row.program = as_typed_in_a_shell(program);
   t.row.device = device.name;
   t.row.memory_bytes = t.room.memory_bytes;
   t.row.source = "measured";
@@ -59,7 +59,7 @@ Told check_on_card(const Forecast& a, const Told& dry, const ProgramOutput& outp
   const auto settings = listening(folder.path().string(), Observed::yes, dry.row.steps.value_or(1 << 30));
   check(!settings.empty(), Code::unsupported, "--check needs {}, which is in {}", listening_library, places_beside_program());
   const Ended ended = launch({.who = "forecast",
-                              .advice = "give -- and a program",
+                              .advice = "activate the environment that has it, or give its path",
                               .command = a.program,
                               .settings = settings,
                               .output = output,

@@ -85,7 +85,7 @@ class Several {  // settings of one program, each with a row
       row.why = e.what();
       row.device = a_.device.name;
     }
-    row.program = joined(a_.program, " ");
+    row.program = as_typed_in_a_shell(a_.program);
     row.setting = setting;
     life_.keep(key_of(row), kept(row));
     rows_.push_back(std::move(row));

@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/interrupt.h"
 #include "base/text.h"
 #include "studies/forecast/run.h"
@@ -10,6 +11,7 @@
 namespace headroom::studies {
 
 std::string advice_on(const DryRun& run, int cards) {
+  if (run.says("no cuda gpus are available")) return "something sets CUDA_VISIBLE_DEVICES for it, so that it sees no card";
   if (!run.says("invalid device ordinal")) return "";
   const int shown = std::max(1, cards);
   return shown == 1 ? "--gpus 2 shows two GPUs to the program; here it is shown one"
@@ -22,7 +24,8 @@ std::string name_of(const std::vector<std::string>& program) {
   for (std::size_t i = 1; file.starts_with("python") && i + 1 < program.size() && program[i].starts_with('-'); ++i)
     if (program[i] == "-m" && !program[i + 1].starts_with("torch.distributed.") && !program[i + 1].starts_with("accelerate."))
       return program[i + 1];
-  const auto script = std::ranges::find_if(program, [](const std::string& word) { return word.ends_with(".py") || word.ends_with(".sh"); });
+  const auto script = std::ranges::find_if(
+      program, [](const std::string& word) { return word.ends_with(".py") || word.ends_with(".sh") || word.ends_with(".ipynb"); });
   return script == program.end() ? program[0] : *script;
 }
 
@@ -41,6 +44,8 @@ void refuse_without_bytes(const DryRun& run, const std::vector<std::string>& pro
         Code::unsupported,
         fmt::format("CUDA_VISIBLE_DEVICES={} shows no card to '{}': leave it out, as by env -u CUDA_VISIBLE_DEVICES headroom forecast",
                     cards, name));
+  if (name.ends_with(".ipynb") && is_regular_file(name))
+    throw Error(Code::bad_argument, fmt::format("Python cannot run '{}': {}", name, why_no_notebook(name)));
   const auto without_cuda = std::ranges::find_if(run.processes, [](const ProcessStory& p) { return !p.torch_with_cuda; });
   if (without_cuda != run.processes.end() || run.says("not compiled with cuda"))
     throw Error(

@@ -237,7 +237,7 @@ Told forecast_one(const Forecast& a, const std::vector<std::string>& program, co
   t.device = a.device;
   const int told = ranks_told(program), cards = a.gpus > 0 ? a.gpus : told;
   t.room = room_of_program(a.device, a.memory_bytes, told);
-  t.row.program = joined(program, " ");
+  t.row.program = as_typed_in_a_shell(program);
   t.row.device = a.device.name;
   t.row.memory_bytes = t.room.memory_bytes;
   OneHost one = one_host_of(program);

@@ -136,8 +136,9 @@ std::pair<std::string, std::string> last_lines(const std::string& tail) {
     const std::string line = without_rank(tail.substr(begin, end - begin));
     begin = end + 1;
     if (line.find_first_not_of(" \t") == std::string::npos) continue;
-    last = line;
-    if (in_next_line && std::ranges::any_of(line, [](unsigned char c) { return std::isalpha(c); })) exception += line;
+    const bool has_words = std::ranges::any_of(line, [](unsigned char c) { return std::isalpha(c); });
+    if (has_words || last.empty()) last = line;  // not the ruler below a message
+    if (in_next_line && has_words) exception += line;
     in_next_line = false;
     // "torch.OutOfMemoryError: …", as Python ends a traceback; what a bar of progress writes after it says nothing.
     const std::size_t word = line.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.");
@@ -265,7 +266,7 @@ std::int64_t DryRun::steps() const {
 DryRun run_dry(const DryRunAsked& asked) {
   const ScratchFolder folder("forecast", "headroom-forecast", ScratchFolder::Orphans::end);
   DryRun run;
-  Launch launching{.who = "forecast", .advice = "give -- and a program: headroom forecast -- python3 train.py", .command = asked.program};
+  Launch launching{.who = "forecast", .advice = "activate the environment that has it, or give its path", .command = asked.program};
   for (const auto& [name, value] : dry::environment(asked.dry, find_dry_library(), folder.path().string()))
     launching.settings.push_back(name + "=" + value);
   for (std::string& setting : observed(asked.steps)) launching.settings.push_back(std::move(setting));

@@ -227,8 +227,8 @@ void add_log(Record& r, const ActivityLog& log, double wall_s, bool for_people) 
 }  // namespace
 
 Record program_record(const ProgramRun& run, bool for_people) {
-  Record all{"", shown_text(joined(run.command, " "), for_people), {}};
-  all.add("command", joined(run.command, " ")).add("exit_code", std::int64_t(run.exit_code)).add("wall_s", run.wall_s);
+  Record all{"", shown_text(as_typed_in_a_shell(run.command), for_people), {}};
+  all.add("command", as_typed_in_a_shell(run.command)).add("exit_code", std::int64_t(run.exit_code)).add("wall_s", run.wall_s);
   if (!run.ended_by.empty()) all.add("ended_by", run.ended_by);
   if (run.bytes) {
     all.add("peak_allocated_bytes", std::int64_t(run.bytes->peak_allocated_bytes), Unit::bytes);
@@ -256,7 +256,7 @@ void write_program_trace(const std::string& file, const ProgramRun& run) {
   profile::TraceWriter w(file);
   int process = 0;
   for (const ActivityLog& log : run.logs) {
-    w.name_track(++process, -1, joined(run.command, " "));
+    w.name_track(++process, -1, as_typed_in_a_shell(run.command));
     const auto since = [&](std::int64_t ns) { return ns - log.loaded_ns; };
     std::map<std::pair<int, int>, profile::Lanes> streams;
     std::set<int> named;

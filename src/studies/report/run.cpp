@@ -103,13 +103,17 @@ void read_csv(const std::string& text, ReportRun& run) {
     if (cells.size() == 1 && cells[0].empty()) continue;
     if (header.empty()) {
       header = cells;
+      const auto mark = header.size() == 1 ? header[0].find_first_of(";\t") : std::string::npos;
+      check(mark == std::string::npos, Code::bad_argument, "'{}' has {} between its columns; write it with commas, and numbers as 1.5",
+            run.name, header[0][mark] == ';' ? "semicolons" : "tabs");
       for (std::size_t c = 0; c < header.size(); ++c)
         check(std::find(header.begin(), header.begin() + std::ptrdiff_t(c), header[c]) == header.begin() + std::ptrdiff_t(c),
               Code::bad_argument, "'{}' has two columns '{}': one of them would be lost", run.name, header[c]);
       continue;
     }
     check(cells.size() == header.size(), Code::bad_argument,
-          "'{}' has a line of {} cells under a head of {}; give a file that --format csv wrote", run.name, cells.size(), header.size());
+          "'{}' has a line of {} under a head of {}; give a file that --format csv wrote", run.name, counted(cells.size(), "cell"),
+          header.size());
     RowObject row = RowObject::object();
     for (std::size_t c = 0; c < cells.size(); ++c) row[header[c]] = csv_value(cells[c]);
     add_row(run, std::move(row), nullptr);
@@ -194,11 +198,14 @@ void check_known(const ReportRun& run) {
       for (const auto& [field, value] : table.rows.front().items()) fields.push_back(field);
   }
   check(!fields.empty(), Code::bad_argument, "'{}' has no rows; give a file that --format csv or json wrote, or a run's number", run.name);
-  throw Error(Code::bad_argument,
-              fmt::format("'{}' has no column of something measured, only {}; a column is known by its end: _ms and _s are times, _bytes "
-                          "bytes, _tflops speeds, _error errors",
-                          run.name, shortened(joined(fields, ", "), 120)));
+  throw Error(
+      Code::bad_argument,
+      fmt::format("'{}' has no column of something measured, only {}; a column of numbers is known by its end: _ms and _s are times, "
+                  "_bytes bytes, _tflops speeds, _error errors",
+                  run.name, shortened(joined(fields, ", "), 120)));
 }
+
+bool is_csv(const std::string& file_name) { return format_of_file(file_name) == Format::csv; }
 
 }  // namespace
 
@@ -221,16 +228,17 @@ ReportRun run_from_text(const std::string& text, const std::string& file_name) {
   constexpr std::string_view mark = "\xef\xbb\xbf";  // of UTF-8, which spreadsheets write first
   if (text.starts_with(mark)) return run_from_text(text.substr(mark.size()), file_name);
   const auto first = text.find_first_not_of(" \t\r\n");
-  check(file_name.ends_with(".csv") || (first != text.npos && (text[first] == '{' || text[first] == '[')), Code::bad_argument,
+  const bool csv = is_csv(file_name);
+  check(csv || (first != text.npos && (text[first] == '{' || text[first] == '[')), Code::bad_argument,
         "'{}' is not JSON, and CSV has a name that ends in .csv; give a file that --format json or csv wrote, or a run's number",
         file_name);
-  file_name.ends_with(".csv") ? read_csv(text, run) : read_json(text, run);
+  csv ? read_csv(text, run) : read_json(text, run);
   if (run.machine.empty()) run.machine = device_of_rows(run.rows());
   return run;
 }
 
 std::vector<ReportRun> runs_from_text(const std::string& text, const std::string& file_name) {
-  const RowObject j = file_name.ends_with(".csv") ? RowObject() : parse_json_or_discard<RowObject>(text);
+  const RowObject j = is_csv(file_name) ? RowObject() : parse_json_or_discard<RowObject>(text);
   const auto is_result = [](const RowObject& r) { return r.is_object() && r.contains("result") && r["result"].is_object(); };
   const bool several =
       j.is_object() && j.contains("runs") && is_table(j["runs"]) && std::all_of(j["runs"].begin(), j["runs"].end(), is_result);
