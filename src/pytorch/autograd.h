@@ -55,6 +55,7 @@ class Engine {
  public:
   explicit Engine(Allocator& memory) : memory_(memory) {}
   Value make(const std::string& name, DType, Shape);
+  Value make(const std::string& name, const Value& like) { return make(name, like.dtype, like.shape); }
   Parameter parameter(const std::string& name, DType, Shape);
   Parameter parameter(const std::string& name, Value);  // makes a parameter of a tensor that is there
   // Marks `out` as made from `inputs`; backward's results answer to them one by one. Nothing is kept if no gradient is needed.
@@ -75,6 +76,16 @@ class Engine {
   template <class... In>
   void ran(Kernel k, const Value& out, const In&... in) {
     launched([&](Launches& to) { to.kernel(k, out.shape.count(), (bytes_of(out) + ... + bytes_of(in))); });
+  }
+  // A kernel runs that makes all of `out`.
+  template <class... In>
+  Value by(Kernel k, Value out, const In&... in) {
+    ran(k, out, in...);
+    return out;
+  }
+  Value reduced(const Value& all, Value out) {  // sums of `all`
+    ran(Kernel::reducing, all, out);
+    return out;
   }
   // As Launches::product and Launches::softmax have them.
   void multiplied(std::int64_t m, std::int64_t n, std::int64_t k, DType t, std::uint32_t transposed, std::int64_t batch = 1) {

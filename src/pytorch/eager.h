@@ -110,18 +110,31 @@ class Eager : public Engine {
   Value summed_experts(const std::string& name, const Value& x, Shape to, Visit);  // adds up a token's experts
 
  private:
+  // The sizes of a product [rows, inner] · [inner, columns], `batch` of them.
+  struct Sizes {
+    std::int64_t rows, inner, columns, batch = 1;
+  };
+  // Both gradients of a · b, where g is that of the result.
+  Node::Gradients of_operands(const std::string& name, const Value& a, const Value& b, const Value& g, Sizes);
+  // A weight in 4 bits written out in the type that computes, with its scales.
+  Value written_out(const std::string& name, Shape weight, DType compute);
+  // g · other, the gradient of the factor beside `other`; sums make it one row or one column again.
+  Value of_factor(const std::string& name, const Value& g, const Value& other);
+  Value of_factor_summed(const std::string& name, Value products, DType, Shape);
   Value derived_by_result(const std::string& name, const Value& x);  // an elementwise function whose derivative is one of its result
   Value powered(const std::string& name, const Value& x, const char* lower,
                 const char* times_lower);  // autograd's names of xⁿ⁻¹ and n · xⁿ⁻¹
   Value parts_of_sums(std::int64_t rows, std::int64_t columns);
   std::string full(const std::string& name) const { return layer_ < 0 ? name : "block " + std::to_string(layer_) + " " + name; }
+  static std::string d_of(const std::string& name) { return "d(" + name + ")"; }
   Value fresh(const std::string& name, DType t, Shape s) { return make(full(name), t, s); }
+  Value fresh(const std::string& name, const Value& like) { return fresh(name, like.dtype, like.shape); }
+  Value fresh(Visit pass, const std::string& name, DType t, Shape s) { return pass == Visit::again ? unmade(t, s) : fresh(name, t, s); }
   Value as_type(const std::string& name, const Value& v, DType t) {
-    if (v.dtype == t) return v;
-    const Value out = make(name, t, v.shape);
-    ran(copy(v.dtype, t), out, v);
-    return out;
+    return v.dtype == t ? v : by(copy(v.dtype, t), make(name, t, v.shape), v);
   }
+  // The gradient of a tensor that was cast, as wide as the tensor.
+  Value cast_back(const std::string& name, const Value& g, DType t) { return as_type(d_of(name) + " cast", g, t); }
 
   std::uint64_t workspace_bytes_;
   std::shared_ptr<Storage> forward_workspace_, backward_workspace_, bias_workspace_;
@@ -136,6 +149,8 @@ class Eager : public Engine {
     std::size_t products = 0, next = 0;
     bool again = false;
   };
+  // Runs a checkpoint's body once more, with a history.
+  Value run_again(const Body& f, const Value& x, std::optional<DType> autocast, const std::shared_ptr<Selected>&);
   Value* kept_before();                               // what the first run kept of this op; null: it is made again
   void keep_selected(const std::vector<Value>& out);  // called in the first run
   std::shared_ptr<Selected> selected_;
