@@ -1,26 +1,13 @@
 """The kernels at BackendSelect, by kind of operation: what computes, copies, reads a count of its own, searches, forgets, or reads a number."""
-import sys
-
-from . import library
+from . import computing, library
 from .again import inside
+from .computing import each_of
 from .later import Lazy
-from .operations import CLEARED, COMPARISONS, DRAWN, ELEMENTWISE, FEW, FLOATS, FLOATS_LATER, GROWING, LATER, MOST, NOW, NUMBERS, WRITTEN
+from .operations import FEW, FLOATS, FLOATS_LATER, MOST, NUMBERS, WRITTEN
 
 
 def is_of_floats(*tensors):
     return any(t.dtype.is_floating_point for t in tensors)
-
-
-def each_of(out):
-    """The results of an operation, which gives one or several."""
-    return list(out) if isinstance(out, (tuple, list)) else [out]
-
-
-def is_said(bare, args, kwargs):
-    """The program says how large the result is; of bincount at least, but one that says how many kinds there are has no more of them."""
-    if bare == "bincount":
-        return bool(kwargs.get("minlength") or len(args) > 2 and args[2])
-    return kwargs.get("output_size") is not None
 
 
 class Kernels:
@@ -28,163 +15,7 @@ class Kernels:
         self.after = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
 
     def computing(self, base, overload, bare):
-        torch, after, on_card = self.torch, self.after, self.on_card
-        tensor, op, call, skip, writes, names = torch.Tensor, None, None, (), None, ()
-        second = ()  # second: where a number may stand for a tensor
-        is_door = base == "add" and overload == "Tensor"
-        drawn, cleared = bare in DRAWN, bare in CLEARED
-        most = FEW if drawn else FLOATS_LATER
-        fills = bare in ("fill", "zero")
-        overwritten = bare in ("fill", "zero", "random", "uniform", "copy", "_cummax_helper", "_cummin_helper") or (bare == "bernoulli" and overload == "float")
-
-        def begin():
-            nonlocal op, call, skip, writes, names, second
-            op = self.overload(base, overload)
-            arguments = op._schema.arguments
-            second = [i for i, a in enumerate(arguments) if str(a.type) == "Tensor"]
-            second = second[1:2] + second[:1] + second[2:] if bare in ELEMENTWISE and len(second) > 1 else []
-            writes = [i for i, a in enumerate(arguments) if a.alias_info is not None and a.alias_info.is_write]
-            names = [arguments[i].name for i in writes]
-            outs = {i for i in writes if arguments[i].is_out} if hasattr(arguments[0], "is_out") else {i for i in writes if arguments[i].kwarg_only}
-            skip = set(writes) if overwritten else outs
-            skip |= {arguments[i].name for i in skip}
-            call = op._handle.redispatch_boxed
-
-        @self.shell
-        def keep_results(name, args, kwargs, out):
-            results = [t for t in each_of(out) if isinstance(t, tensor)]
-            if not results or not any(on_card(t) and self.wanted(t) for t in results):
-                return
-            if len(results) == 1 and results[0].numel() > LATER and bare not in NOW and self.defer(op, bare, args, kwargs, results[0]):
-                return
-            made, state = self.agreement(bare, args), 2
-            if made is None:
-                made, state, _ = self.again(op, bare, args, kwargs)
-            if state:
-                made = [t for t in each_of(made) if isinstance(t, tensor)]
-            else:
-                made = self.ruled(bare, args, kwargs, [t.shape for t in results])
-                state = 2
-                if bare in GROWING and not is_said(bare, args, kwargs):
-                    self.say_open(bare)
-                if made is None and bare in COMPARISONS and results[0].numel() == 1:
-                    made, state, _ = self.again(op, bare, args, kwargs, guess=self.float_at(sys._getframe(), self.compared))
-                    made = state and [made]
-                if not made:
-                    if cleared:
-                        self.unknown(results)
-                    return
-            for t, value in zip(results, made):
-                if value is not None and on_card(t) and self.wanted(t) and value.shape == t.shape:
-                    self.keep(t, value, state)
-
-        @self.shell
-        def fill(name, t, value, state=1):
-            self.settle(t)
-            self.drop(t)
-            if t.dtype.is_floating_point and t.numel() <= FLOATS:
-                self.keep(t, torch.full(t.shape, value, dtype=t.dtype, device="cpu") if value else torch.zeros(t.shape, dtype=t.dtype, device="cpu"), state)
-            elif self.span(t) == t.numel() <= MOST:
-                self.defer_fill(t, value, state)
-            elif t.numel() <= MOST:
-                self.keep(t, torch.full(t.shape, value, dtype=t.dtype, device="cpu"), 1)
-
-        def may_be_known(first, args, kwargs):
-            """Whether what is written to `first` is worth a look."""
-            if not first.dtype.is_floating_point or first.numel() <= FEW:
-                return True
-            if drawn or first.numel() > FLOATS or first.requires_grad or fills and self.by_engine():
-                return False
-            return self.all_hopeful(x for i, x in enumerate(args) if i not in skip)
-
-        @self.shell
-        def prepare(name, args, kwargs):
-            targets = self.targets(args, kwargs, writes, names)
-            for t in targets:
-                if on_card(t):
-                    self.settle(t)
-            if not any(on_card(t) and self.wanted(t) for t in targets):
-                return None
-            made, state, written = self.again(op, bare, args, kwargs, skip, (*writes, *names))
-            if state:
-                return [(t, v, state) for t, v in written]
-            ruled = self.ruled(bare, args, kwargs, [t.shape for t in targets])
-            return ruled and [(t, v, 2) for t, v in zip(targets, ruled) if v is not None]
-
-        @self.shell
-        def finish(name, targets, made):
-            for t in targets:
-                if on_card(t):
-                    self.settle(t)
-                    self.drop(t)
-            for t, value, state in made or ():
-                if on_card(t) and self.wanted(t) and value.shape == t.shape:
-                    self.keep(t, value, state)
-
-        @self.shell
-        def hide(name, t, mask, value):
-            """A mask of numbers: zeros, and `value` where the mask of bools is true. It is a guess, since not all that writes floats is seen."""
-            held, state = self.twin(mask)
-            if state and mask.dtype is torch.bool:
-                self.keep(t, torch.zeros(t.shape, dtype=t.dtype, device="cpu").masked_fill_(held, value), 2)
-
-        @self.shell
-        def change_later(name, first, args, kwargs):
-            if overwritten or drawn or writes != [0] or not on_card(first) or self.span(first) != first.numel() or not self.all_hopeful(args):
-                return None
-            return self.in_place(op, args, kwargs)
-
-        def kernel(keyset, *args, **kwargs):
-            if op is None:
-                begin()
-            waiting = getattr(inside, "waiting", None) if is_door else None
-            if waiting is not None:
-                inside.waiting = None
-                waiting()
-            down = call
-            for i in second:
-                if i < len(args) and type(args[i]) in NUMBERS:
-                    down = self.with_number(call)
-                    break
-            if not writes:
-                try:
-                    out = down(keyset & after, *args, **kwargs)
-                except BaseException:
-                    args = kwargs = None  # the traceback must not keep tensors that the program would have let go
-                    raise
-                if type(out) is tensor:
-                    if not out.is_cuda:
-                        return out
-                    if out.dtype.is_floating_point and out.numel() > FEW and not cleared and (out.numel() > most or not self.all_hopeful(args)):
-                        return out
-                if not getattr(inside, "now", False):
-                    keep_results(base, args, kwargs, out)
-                return out
-            first = kwargs[names[0]] if names[0] in kwargs else args[writes[0]]
-            if not first.is_cuda or self.is_out_of_sight(first) or getattr(inside, "now", False):
-                return down(keyset & after, *args, **kwargs)
-            mask = fills and self.mask_of_ones(bare, first)
-            few = fills and first.dtype.is_floating_point and FEW < first.numel() <= FLOATS and on_card(first) and may_be_known(first, (), kwargs)
-            if mask or few or (fills and first.numel() > LATER and not first.dtype.is_floating_point and on_card(first)):
-                value = 0 if bare == "zero" else args[1] if len(args) > 1 else kwargs.get("value")
-                if type(value) in NUMBERS:
-                    out = down(keyset & after, *args, **kwargs)
-                    fill(base, first, value, 2 if mask else 1)  # a guess, since not all that writes floats is seen
-                    return out
-            made = prepare(base, args, kwargs) if may_be_known(first, args, kwargs) else None
-            after_it = None
-            if not made and FLOATS < first.numel() <= FLOATS_LATER and first.dtype.is_floating_point:
-                after_it = change_later(base, first, args, kwargs)
-            out = down(keyset & after, *args, **kwargs)
-            if after_it:
-                self.add_later(after_it, first)
-                return out
-            finish(base, self.targets(args, kwargs, writes, names), made)
-            zeros, self.zeros = self.zeros, self.view_of_zeros(bare, first)
-            if zeros and base == "masked_fill_" and zeros == self.view_of_zeros("zero", first) and type(args[2]) in NUMBERS and on_card(args[1]):
-                hide(base, first, args[1], args[2])
-            return out
-        return kernel
+        return computing.kernel_of(self, base, overload, bare)
 
     def targets(self, args, kwargs, writes, names):
         return [kwargs[n] if n in kwargs else args[i] for i, n in zip(writes, names) if n in kwargs or i < len(args)]
