@@ -162,14 +162,19 @@ std::string unknown_word(const CLI::App& app, const std::vector<std::string>& wo
     if (word.starts_with("-") && topic->get_option_no_throw(word)) owners.push_back(topic->get_name());
   if (!owners.empty()) return fmt::format("{} is an option of {}; write it after that word", word, joined(owners, " and of "));
   if (const std::string say = instead_of(app, word); !say.empty()) return fmt::format("there is no option {}: {}", word, say);
-  if (word.starts_with("-")) return fmt::format("there is no option {}{}", word, did_you_mean(word, option_names(app)));
+  if (word.starts_with("-")) {
+    const bool starts_programs = app.get_option_no_throw("command");
+    return fmt::format("there is no option {}{}{}", word, did_you_mean(word, option_names(app)),
+                       starts_programs ? "; a program and its own options come after --" : "");
+  }
   std::vector<std::string> topics;
   for (const auto* topic : app.get_subcommands({})) topics.push_back(topic->get_name());
-  if (topics.empty())
+  const CLI::App& chosen = app.get_subcommands().empty() ? app : *app.get_subcommands().front();
+  if (topics.empty() || &chosen != &app)
     return fmt::format("'{}' is not the value of any option{}", word,
-                       app.get_option_no_throw("--save")    ? "; a model is named by --model, a run's folder by --save"
-                       : app.get_option_no_throw("--model") ? "; a model is named by --model"
-                                                            : "");
+                       chosen.get_option_no_throw("--save")    ? "; a model is named by --model, a run's folder by --save"
+                       : chosen.get_option_no_throw("--model") ? "; a model is named by --model"
+                                                               : "");
   return fmt::format("there is no '{}'; choose from {}{}", word, joined(topics), did_you_mean(word, topics));
 }
 
@@ -279,6 +284,13 @@ int find_and_run(std::span<char*> arguments) {
     if (word == c.name) return run(c, arguments.subspan(1));
     names.emplace_back(c.name);
   }
+  if (word.starts_with("-"))
+    return complain(
+        called,
+        fmt::format("{} comes before a command; options come after it, as in headroom plan --device h100. Alone there are --help "
+                    "and --version{}",
+                    word, did_you_mean(word, {"--help", "--version"})),
+        usage);
   if (const std::string say = command_for(word); !say.empty())
     return complain(called, fmt::format("there is no command '{}': {}", word, say), usage);
   return complain(called, fmt::format("there is no command '{}'; choose from {}{}", word, joined(names), did_you_mean(word, names)), usage);

@@ -65,6 +65,8 @@ RunCommand results(CLI::App& app, Common& common) {
   return [word, &common] {
     const Results store(common.db.empty() ? default_results_file() : common.db, Results::Access::read);
     if (word->empty()) return deliver(all_runs(store), common);
+    check(word->find_first_not_of("0123456789") == std::string::npos, Code::bad_argument,
+          "'{}' is no run's number; headroom results lists the runs, headroom report shows what is in a file", *word);
     const auto id = parse_integer(*word, "RUN");
     const auto run = store.run(id);
     check(run.has_value(), Code::bad_argument, "there is no run {} in {}; headroom results lists the runs", id, store.file());

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -189,11 +190,14 @@ Others::Others(int ranks) {
   const auto argv = pointers(words);
   for (int r = 1; r < ranks; ++r) {
     int pair[2];
-    check(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0, Code::io,
-          "rank {} cannot be started: the system gives no socket", r);
+    const auto given = [&](bool is) {
+      check(is, Code::io, "rank {} cannot be started: {}; take fewer ranks, or raise ulimit -n", r, std::strerror(errno));
+    };
+    given(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
     connections_.emplace_back(pair[0]);
     const Socket theirs(pair[1]);
     const Socket kept(::fcntl(theirs.fd(), F_DUPFD, 3));  // not closed when the program begins again
+    given(kept.fd() >= 0);
     std::vector<std::string> variables;
     for (char** v = environ; *v; ++v) variables.emplace_back(*v);
     variables.push_back(fmt::format("HEADROOM_RANK={}", r));

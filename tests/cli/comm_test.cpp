@@ -84,6 +84,13 @@ TEST_F(Comm, SizesFarFromWhatWasAskedAreSaid) {
   EXPECT_NE(said.find("A size is a multiple of 256 bytes for each rank, so 1000 B between 2 ranks is 512 B."), std::string::npos) << e.out;
 }
 
+TEST_F(Comm, MoreRanksThanDescriptorsAreSaidInOneLine) {
+  const Ended e = shell("ulimit -n 32; $H comm --device cpu --ranks 40 --bytes 1KB --steps 1 --warmup 0 --db " + db_);
+  EXPECT_EQ(e.code, 1) << e.err;
+  EXPECT_NE(e.err.find("cannot be started: Too many open files; take fewer ranks, or raise ulimit -n\n"), std::string::npos) << e.err;
+  EXPECT_EQ(e.err.find("HEADROOM_FD"), std::string::npos) << e.err;
+}
+
 TEST_F(Comm, StartsTheOtherRanksAndPrintsOneTable) {
   const Ended e = run("comm --device cpu --ranks 3 --bytes 64KiB,1MiB --steps 3 --format json --db " + db_);
   ASSERT_EQ(e.code, 0) << e.err;

@@ -175,6 +175,18 @@ TEST_F(Edges, WordsThatReachNobodyAreAFailure) {
   EXPECT_EQ(e.err, "") << "and has what it asked for";
 }
 
+TEST_F(Edges, AWordInTheWrongPlaceIsToldItsOwn) {
+  refused("memory model llama-3.1-8b", 2, "'llama-3.1-8b' is not the value of any option; a model is named by --model");
+  refused("memory small", 2, "there is no 'small'; choose from attention, model");
+  refused("forecast --batch 8 -- true", 2, "there is no option --batch; a program and its own options come after --");
+  refused("forecast python3 train.py --epochs 8", 2, "there is no option --epochs; a program and its own options come after --");
+  refused("plan --epochs 8", 2, "there is no option --epochs (see");
+  refused("--device h100 plan", 2, "--device comes before a command; options come after it");
+  refused("--verison", 2, "Alone there are --help and --version; did you mean '--version'?");
+  keep_a_run();
+  refused("results rows.json --db " + db_, 2, "'rows.json' is no run's number; headroom results lists the runs");
+}
+
 TEST_F(Edges, HelpOfACommandIsItsHelp) {
   EXPECT_EQ(run("help plan").out, run("plan --help").out);
   EXPECT_EQ(run("help memory model").out, run("memory model --help").out);

@@ -157,6 +157,18 @@ TEST_F(TrainProgram, DocumentsArePackedAndSaidSo) {
   refused("train --device cpu --layers 1 --width 32 --heads 2 --documents lines --tokens " + at("tokens.u16"), 2, "give token:N");
 }
 
+TEST_F(TrainProgram, AFileThatDoesNotServeSaysWhatWould) {
+  const std::string train = "train --device cpu --layers 1 --width 32 --heads 2 ";
+  put("short.txt", "too short a text");
+  refused(train + "--text " + at("short.txt"), 2, "too few for len 128; give a longer text, or a smaller --len");
+  put("high.u16", std::string(600, '\x7f'));  // 0x7f7f
+  refused(train + "--vocab 100 --tokens " + at("high.u16"), 2,
+          "token 32639 at 0 is beyond the vocabulary of 100; --vocab 32640 has it, if --tokens-type is right");
+  put("odd.u32", std::string(602, '\0'));
+  refused(train + "--tokens-type uint32 --tokens " + at("odd.u32"), 2,
+          "602 bytes, not a multiple of 4; does it hold tokens of another --tokens-type?");
+}
+
 TEST_F(TrainProgram, AStepOfPackedDocumentsSaysSo) {
   const std::string step =
       "step --device cpu --width 32 --layers 1 --heads 2 --vocab 50 --batch 2 --phase train --steps 1 --warmup 1 --db " + db_;

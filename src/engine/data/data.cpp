@@ -7,6 +7,7 @@
 #include "base/divide.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/text.h"
 
 namespace headroom::engine {
 
@@ -21,12 +22,13 @@ Data::Data(const std::string& path, TokenFormat format, std::int64_t vocab, doub
   check(!documents || documents->token < vocab, Code::bad_argument, "--documents: the token {} is beyond the vocabulary of {}",
         documents->token, vocab);
   tokens_.reserve(bytes.size() / width);
-  check(bytes.size() % width == 0, Code::bad_argument, "'{}' has {} bytes, not a multiple of {}", path, bytes.size(), width);
+  check(bytes.size() % width == 0, Code::bad_argument,
+        "'{}' has {} bytes, not a multiple of {}; does it hold tokens of another --tokens-type?", path, bytes.size(), width);
   for (std::size_t i = 0; i < bytes.size(); i += width) {
     std::uint32_t token = 0;
     std::memcpy(&token, &bytes[i], width);
-    check(std::int64_t(token) < vocab, Code::bad_argument, "'{}': token {} at {} is beyond the vocabulary of {}", path, token, i / width,
-          vocab);
+    check(std::int64_t(token) < vocab, Code::bad_argument, "'{}': token {} at {} is beyond the vocabulary of {}; --vocab {} has it{}", path,
+          token, i / width, vocab, token + 1ull, width == 1 ? "" : ", if --tokens-type is right");
     tokens_.push_back(std::int32_t(token));
   }
   for (const auto t : tokens_) fingerprint_ = (fingerprint_ ^ std::uint32_t(t)) * 0x100000001b3ull;
@@ -112,7 +114,8 @@ void Data::draw(Training& t, std::uint64_t seed, std::int64_t step, int micro) c
         t, micro, training_, [&](std::int64_t b) { return row_drawn(r, seed, step, of_all, b); }, drawn(r, seed, step));
   }
   const auto len = std::size_t(t.recipe().len);
-  check(train_ > len, Code::bad_argument, "the training part has {} tokens, too few for len {}", train_, len);
+  check(train_ > len, Code::bad_argument, "the training part has {}, too few for len {}; give a longer text, or a smaller --len",
+        counted(train_, "token"), len);
   const Random random = Random{seed}.stream(std::uint64_t(step)).stream(std::uint64_t(t.recipe().micro_of_all(micro, t.rank())));
   feed(t, micro, [&](std::int64_t b) { return std::size_t(random.below(std::uint64_t(b), train_ - len)); });
 }
