@@ -334,10 +334,10 @@ TEST_F(ForecastAccount, WhatAProgramLetsPyTorchReserveBoundsItsNeedIfItCatchesTh
   Told t;
   t.device = device_described("h100");
   t.room = room_of_program(t.device, std::nullopt, 1);
-  const auto answer = [&](bool caught) {
+  const auto answer = [&](bool caught, double mib = 60) {
     ProcessStory s = story(one_of_two_blocks(true));  // 44 MiB as it ran, 76 at other addresses
     ProgramAccount& a = s.cards[0];
-    a.fraction = Fraction{60.0 * mebibyte / double(t.room.memory_bytes), "train.py:3"};
+    a.fraction = Fraction{mib * mebibyte / double(t.room.memory_bytes), "train.py:3"};
     t.ran_out.reset();
     if (caught) t.ran_out = a.ran_out = RanOut{.bytes = 1, .step = 1, .raised = true};
     t.went_on = caught;
@@ -353,6 +353,8 @@ TEST_F(ForecastAccount, WhatAProgramLetsPyTorchReserveBoundsItsNeedIfItCatchesTh
   EXPECT_NEAR(double(*t.row.high_bytes), double(t.room.overhead_bytes + 60 * mebibyte), 1);
   EXPECT_TRUE(answer(false).starts_with("May not fit on NVIDIA H100 SXM: it needs ")) << verdict(t);
   EXPECT_NE(verdict(t).find("train.py:3 lets PyTorch reserve 60.0 MiB"), std::string::npos) << verdict(t);
+  EXPECT_TRUE(answer(true, 43).starts_with("Fits on NVIDIA H100 SXM: it needs "))
+      << verdict(t) << ": PyTorch reserved more than it was let";
 }
 
 TEST_F(ForecastAccount, APoolNeedsWhatIsLiveAtLeast) {

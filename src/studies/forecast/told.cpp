@@ -24,9 +24,10 @@ void set_interval(ForecastRankRow& row, const ProgramAccount& a, const Told& t, 
   const bool has_room = row.needed_bytes <= t.room.memory_bytes && a.spread && a.spread->limit != 0 &&
                         a.spread->ran_out == 0;  // at the limit PyTorch empties its cache
   if (row.high_bytes && has_room) row.high_bytes = std::min(*row.high_bytes, t.room.memory_bytes);
-  const std::uint64_t own = a.fraction ? a.fraction->of(t.room.memory_bytes) : t.room.memory_bytes;
-  // PyTorch reserves no more than the program lets it. Where that is too little, the program catches the error as it did here.
-  if (row.high_bytes && t.went_on && a.ran_out && a.peak_reserved_bytes <= own)
+  // What the program lets PyTorch reserve; with expandable segments PyTorch 2.15 was seen to reserve a few MiB more.
+  const std::uint64_t own = std::max(a.fraction ? a.fraction->of(t.room.memory_bytes) : t.room.memory_bytes, a.peak_reserved_bytes);
+  // Where that is too little at other addresses, a program that caught the error here catches it there.
+  if (row.high_bytes && t.went_on && a.ran_out)
     row.high_bytes = std::min(*row.high_bytes, std::min(own + row.beside_bytes, std::max(row.needed_bytes, t.room.memory_bytes)));
   const bool allowed = has_room || !a.fraction || (row.high_bytes ? *row.high_bytes - row.beside_bytes : reserved_range(a).high) <= own;
   row.fits = allowed && row.high_bytes.value_or(row.needed_bytes) <= t.room.memory_bytes;
@@ -63,7 +64,7 @@ std::uint64_t least_of(const Told& t) {
 }
 
 bool own_limit_ended_it(const Told& t) {
-  return t.ran_out && t.row.allowed_bytes && (t.at_least || t.row.peak_reserved_bytes > *t.row.allowed_bytes);
+  return t.ran_out && !t.went_on && t.row.allowed_bytes && (t.at_least || t.row.peak_reserved_bytes > *t.row.allowed_bytes);
 }
 
 bool may_fit(const Told& t) {
