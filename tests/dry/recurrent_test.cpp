@@ -18,6 +18,9 @@ struct Library {
   int (*set_data)(void*, int, int, int, int, int, const int*, void*) = nullptr;
   int (*end_layers)(void*) = nullptr;
   int (*end_data)(void*) = nullptr;
+  int (*make_dropout)(void**) = nullptr;
+  int (*set_dropout)(void*, const void*, float, void*, std::size_t, unsigned long long) = nullptr;
+  int (*end_dropout)(void*) = nullptr;
   int (*sizes)(const void*, const void*, int, const void*, std::size_t*, std::size_t*) = nullptr;
 
   Library() {
@@ -29,6 +32,9 @@ struct Library {
     find(library, set_data, "cudnnSetRNNDataDescriptor");
     find(library, end_layers, "cudnnDestroyRNNDescriptor");
     find(library, end_data, "cudnnDestroyRNNDataDescriptor");
+    find(library, make_dropout, "cudnnCreateDropoutDescriptor");
+    find(library, set_dropout, "cudnnSetDropoutDescriptor");
+    find(library, end_dropout, "cudnnDestroyDropoutDescriptor");
     find(library, sizes, "cudnnGetRNNTempSpaceSizes");
   }
   template <class F>
@@ -121,6 +127,59 @@ TEST(RecurrentScratch, OfPackedSequencesIsWhatAnH200Took) {
   const auto rows = rows_of("h200_scratch_recurrent_packed_2026-11-29.csv");
   ASSERT_EQ(rows.size(), 360u);
   hold(rows);
+}
+
+// Layers that drop numbers between them, FP32, one way: work and what is kept for backward, on an H200 with cuDNN 9.19.
+TEST(RecurrentScratch, OfLayersThatDropNumbersIsWhatAnH200Took) {
+  const Library l;
+  ASSERT_TRUE(l.sizes && l.make_dropout && l.set_dropout && l.end_dropout);
+  struct Took {
+    int cell, batch, length, width, hidden;
+    std::size_t work, reserve;
+  };
+  for (const Took& t : {Took{2, 26, 213, 500, 410, 94549248, 100189632}, Took{2, 20, 35, 650, 650, 57597632, 20077152},
+                        Took{3, 31, 50, 200, 200, 26385728, 16159008}}) {
+    void *layers = nullptr, *data = nullptr, *dropout = nullptr;
+    l.make_layers(&layers);
+    l.make_data(&data);
+    l.make_dropout(&dropout);
+    l.set_dropout(dropout, nullptr, 0.2f, nullptr, 0, 0);
+    const auto set = [&](void* with) { l.set_layers(layers, 0, t.cell, 2, 0, 0, 0, 0, 0, t.width, t.hidden, t.hidden, 2, with, 0); };
+    l.set_data(data, 0, 2, t.length, t.batch, t.width, std::vector<int>(std::size_t(t.batch), t.length).data(), nullptr);
+    std::size_t work = 0, reserve = 0;
+    set(dropout);
+    EXPECT_EQ(l.sizes(nullptr, layers, 1, data, &work, &reserve), 0);
+    EXPECT_EQ(work, t.work);
+    EXPECT_EQ(reserve, t.reserve);
+    set(nullptr);
+    EXPECT_EQ(l.sizes(nullptr, layers, 1, data, &work, &reserve), 0);
+    EXPECT_LT(work, t.work);
+    EXPECT_LT(reserve, t.reserve);
+    l.end_layers(layers);
+    l.end_data(data);
+    l.end_dropout(dropout);
+  }
+}
+
+// A layer in fp16 whose rows are no multiples of 16 bytes, both ways, copies its input and output once more.
+TEST(RecurrentScratch, OfOddRowsIsWhatAnH200Took) {
+  const Library l;
+  ASSERT_TRUE(l.sizes);
+  const auto work_of = [&](int length, int hidden) {
+    void *layers = nullptr, *data = nullptr;
+    l.make_layers(&layers);
+    l.make_data(&data);
+    l.set_layers(layers, 0, 3, 2, 1, 0, 2, 0, 0, 700, hidden, hidden, 1, nullptr, 0);
+    l.set_data(data, 2, 2, length, 64, 700, std::vector<int>(64, length).data(), nullptr);
+    std::size_t work = 0, reserve = 0;
+    EXPECT_EQ(l.sizes(nullptr, layers, 1, data, &work, &reserve), 0);
+    l.end_layers(layers);
+    l.end_data(data);
+    return work;
+  };
+  EXPECT_EQ(work_of(30, 350), 46007200u);
+  EXPECT_EQ(work_of(50, 350), 62135200u);
+  EXPECT_LT(work_of(50, 352), 57000000u);
 }
 
 // Two layers of a GRU, one place of 120 sequences: not exact, but no copies of places that are not there.

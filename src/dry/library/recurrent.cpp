@@ -19,8 +19,13 @@ enum Algorithm { standard, persistent, dynamic, small_hidden };  // cudnnRNNAlgo
 constexpr int training = 1;                                      // cudnnForwardMode_t
 constexpr int no_bias = 0, both_biases = 2;
 
+struct Dropout {  // a cudnnDropoutDescriptor
+  float rate = 0;
+};
+
 struct Layers {  // a cudnnRNNDescriptor
   int algorithm = standard, cell = lstm, bias = both_biases, both_ways = 0, type = floats, input = 0, hidden = 0, projected = 0, layers = 0;
+  bool drops = false;  // numbers between layers
 
   std::int64_t gates() const { return cell == lstm ? 4 : cell == gru ? 3 : 1; }
   std::int64_t ways() const { return both_ways ? 2 : 1; }
@@ -49,9 +54,11 @@ struct Sequences {  // a cudnnRNNDataDescriptor
 
 // What a pass takes beside its tensors; cuDNN does not publish it. The sizes below give every byte of 288 passes of an H100 with cuDNN 9.19
 // (bench/results/h100_scratch_recurrent*_2026-11-24.csv) and of 360 with packed sequences of an H200 (h200_scratch_recurrent_packed_2026-11-29.csv); a test
-// walks them. Other shapes may take more or less.
+// walks them. What dropout adds, and lengths that are no multiples of 32 bytes, follow from three more shapes of an H200, two LSTMs and a GRU in FP32, one way;
+// what odd rows add from one GRU, both ways in fp16 (2026-11-30). Other shapes may take more or less.
 struct Scratch {
   std::int64_t work = 0, reserve = 0, unsure = 0;  // bytes; `unsure`: how much more or less the work may take
+  bool odd_rows = false;                           // of 16-bit numbers, no multiples of 16 bytes: one more copy of input and output
   bool known = false;                              // false: by the same sizes, but of such layers no card was asked
 };
 
@@ -73,9 +80,13 @@ struct Sizes {  // in elements
   bool in_pieces(const Layers& l) const { return one_way && several && l.gates() * l.hidden <= 1024; }
 };
 
+std::int64_t at_once_elements(const Layers& l, const Sizes& n) {
+  return (l.gates() + 1 + n.more) * n.output + n.input + ((l.cell == lstm ? 10 : 5) + n.more) * n.pairs * n.state;
+}
+
 // Elements beside the weights, in one of two arrangements: every gate of a layer at once, or one layer's inputs and outputs in a copy.
 std::int64_t padded_elements(const Layers& l, const Sizes& n, bool fast) {
-  const std::int64_t at_once = (l.gates() + 1 + n.more) * n.output + n.input + ((l.cell == lstm ? 10 : 5) + n.more) * n.pairs * n.state;
+  const std::int64_t at_once = at_once_elements(l, n);
   const std::int64_t copied = (n.one_way ? 4 : 5) * n.output + n.several * n.output + 2 * n.input + (5 + n.more) * n.pairs * n.state;
   const std::int64_t in_pieces = 3 * n.output + (l.layers + 1) * n.piece + 2 * n.input + (l.cell == lstm ? 11 : 5) * n.pairs * n.state;
   const std::int64_t whole = n.output / l.ways();
@@ -95,21 +106,39 @@ std::int64_t packed_elements(const Layers& l, const Sizes& n) {
   return (n.one_way ? 2 : 3) * n.output + n.several * n.output + (1 + n.more) * n.pairs * n.state;
 }
 
+constexpr std::int64_t in_full(std::int64_t bytes) { return (bytes + 31) / 32 * 32; }
+
 Scratch scratch_of(const Layers& l, const Sequences& x, bool for_backward) {
   const Sizes n(l, x);
   const std::int64_t element = std::int64_t(l.element());
   const bool fast = l.algorithm == persistent || (l.algorithm == small_hidden && l.type != bfloat);  // in bfloat16 the standard one runs
-  const std::int64_t elements = x.packed ? packed_elements(l, n) : padded_elements(l, n, fast);
+  const bool drops = l.drops && n.several && for_backward;
+  const std::int64_t elements = x.packed                      ? packed_elements(l, n)
+                                : drops && n.one_way && !fast ? at_once_elements(l, n)
+                                                              : padded_elements(l, n, fast);
 
   constexpr std::int64_t of_a_stream = 8 << 20, head = 256;
   Scratch s;
-  s.work = (l.all_matrices() + elements) * element + n.pairs * of_a_stream + head + (x.packed ? 0 : (std::int64_t(x.batch) + 3) / 4 * 32);
-  // Kept for backward: of each layer the activated gates and the cell's state (of a GRU two states more), and what goes from layer to layer.
+  s.work = in_full(l.all_matrices() * element) + in_full(elements * element) + n.pairs * of_a_stream + head +
+           (x.packed ? 0 : (std::int64_t(x.batch) + 3) / 4 * 32);
+  if (drops) s.work += in_full(n.output * element);  // what is left of a layer's output
+  // Kept for backward: of each layer the activated gates and the cell's state (of a GRU two states more), what goes from layer to layer, and a bit for each
+  // number that may be dropped there.
   const std::int64_t kept = l.cell == lstm ? 5 : l.cell == gru ? 6 : 1;
-  if (for_backward) s.reserve = n.output * element * (kept * l.layers + l.layers - 1) + head;
+  if (for_backward) s.reserve = in_full(n.output * element * (kept * l.layers + l.layers - 1)) + head;
+  if (drops) s.reserve += (l.layers - 1) * in_full((n.output + 7) / 8);
   s.known = l.out() == l.hidden && l.type != doubles && l.algorithm != dynamic;
   s.unsure = (n.output + n.input) * element;
+  s.odd_rows = element == 2 && l.hidden * element % 16 != 0 && !fast && !x.packed;
+  if (s.odd_rows) s.work += s.unsure;
   return s;
+}
+
+// A card may give it without that copy.
+void tell_range(const void* work, const Scratch& s) {
+  if (!work || !s.odd_rows) return;
+  const auto all = std::uint64_t(s.work);
+  tell_workspace(work, {std::uint64_t(s.work - s.unsure), all, all});
 }
 
 const char* name_of(const Layers& l) { return l.cell == lstm ? "cuDNN LSTM" : l.cell == gru ? "cuDNN GRU" : "cuDNN RNN"; }
@@ -173,8 +202,24 @@ int cudnnDestroyRNNDescriptor(Layers* l) {
   return ok;
 }
 int cudnnSetRNNDescriptor_v8(Layers* l, int algorithm, int cell, int bias, int direction, int, int type, int, int, int input, int hidden,
-                             int projected, int layers, void*, unsigned) {
-  *l = {algorithm, cell, bias, direction, type, input, hidden, projected, layers};
+                             int projected, int layers, const Dropout* dropout, unsigned) {
+  *l = {algorithm, cell, bias, direction, type, input, hidden, projected, layers, dropout && dropout->rate > 0};
+  return ok;
+}
+int cudnnCreateDropoutDescriptor(Dropout** out) {
+  *out = new Dropout;
+  return ok;
+}
+int cudnnDestroyDropoutDescriptor(Dropout* d) {
+  delete d;
+  return ok;
+}
+int cudnnSetDropoutDescriptor(Dropout* d, const void*, float rate, void*, std::size_t, unsigned long long) {
+  d->rate = rate;
+  return ok;
+}
+int cudnnRestoreDropoutDescriptor(Dropout* d, const void*, float rate, void*, std::size_t, unsigned long long) {
+  d->rate = rate;
   return ok;
 }
 int cudnnCreateRNNDataDescriptor(Sequences** out) {
@@ -236,16 +281,23 @@ int cudnnGetRNNTempSpaceSizes(const void*, const Layers* l, int mode, const Sequ
   return ok;
 }
 
-int cudnnRNNForward(const void* handle, const Layers* l, int, const int*, const Sequences* x, const void*, const Sequences*, void*) {
+int cudnnRNNForward(const void* handle, const Layers* l, int mode, const int*, const Sequences* x, const void*, const Sequences*, void*,
+                    const Tensor*, const void*, void*, const Tensor*, const void*, void*, std::size_t, const void*, std::size_t,
+                    void* work) {
+  tell_range(work, scratch_of(*l, *x, mode == training));
   passed("cuDNN recurrent layers, forward", Direction::forward, stream_of_handle(handle), *l, *x);
   return ok;
 }
-int cudnnRNNBackwardData_v8(const void* handle, const Layers* l, const int*, const Sequences*, const void*, const void*,
-                            const Sequences* x) {
+int cudnnRNNBackwardData_v8(const void* handle, const Layers* l, const int*, const Sequences*, const void*, const void*, const Sequences* x,
+                            void*, const Tensor*, const void*, const void*, void*, const Tensor*, const void*, const void*, void*,
+                            std::size_t, const void*, std::size_t, void* work) {
+  tell_range(work, scratch_of(*l, *x, true));
   passed("cuDNN recurrent layers, backward of the data", Direction::backward, stream_of_handle(handle), *l, *x);
   return ok;
 }
-int cudnnRNNBackwardWeights_v8(const void* handle, const Layers* l, int, const int*, const Sequences* x) {
+int cudnnRNNBackwardWeights_v8(const void* handle, const Layers* l, int, const int*, const Sequences* x, const void*, const Tensor*,
+                               const void*, const Sequences*, const void*, std::size_t, void*, std::size_t, void* work) {
+  tell_range(work, scratch_of(*l, *x, true));
   for (int layer = 0; layer < l->layers; ++layer) {
     const ProductShape whole{.m = l->gates() * l->hidden, .n = l->in(layer) + l->out(), .k = x->places, .batch = l->ways()};
     multiplied("cuDNN recurrent layers, backward of the weights", stream_of_handle(handle), of_type(*l, whole));
