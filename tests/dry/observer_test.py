@@ -187,6 +187,41 @@ class Observer(unittest.TestCase):
         self.assertEqual(lines[0], "mark tuned|torch.compile would choose kernels by their times on the card; PyTorch's own were kept|0")
         self.assertEqual(lines[1:], ["True 2", "True 1", "True 2", "True 3", "4 [4] 4 [4]", "None"])
 
+    def test_products_that_inductor_may_pad_are_guessed(self):
+        """A memo in a file, as inductor's, would hand one run's choice to the next."""
+        inductor = self.folder({"torch/__init__.py": "from . import version\n__version__ = '9.0'\n", "torch/version.py": "cuda = None\n",
+                                "torch/_inductor/__init__.py": "", "torch/_inductor/fx_passes/__init__.py": "",
+                                "torch/_inductor/fx_passes/pad_mm.py": """
+            def realize_symbols(sizes): return [int(n) for n in sizes]
+            def get_cached_should_pad(key): raise OSError
+            set_cached_should_pad = get_cached_base_mm_benchmark_time = set_cached_base_mm_benchmark_time = get_cached_should_pad
+            def is_padded_faster(key, ori_time, pad_time): return ori_time > 1.1 * pad_time
+            def should_pad(*args): return _should_pad(*args)
+            def _should_pad(match, mat1, mat2, op, input=None):
+                known = get_cached_should_pad(str((mat1.shape, mat2.shape)))
+                return is_padded_faster(str((mat1.shape, mat2.shape)), 1.0, 1.0) if known is None else known
+            """})
+        code = """
+            from headroom_dry import start, tuning
+            tuning.begin(start.after_import, __import__('types').SimpleNamespace(_C=None))
+            from torch._inductor.fx_passes import pad_mm
+            class Matrix:
+                def __init__(self, *shape, across=False): self.shape, self.across = shape, across
+                def stride(self): return (1, self.shape[0]) if self.across else (self.shape[1], 1)
+                def element_size(self): return 2
+            class Varies(str): pass
+            large, small = (Matrix(2994, 480), Matrix(480, 19001)), (Matrix(4596, 320), Matrix(320, 1111))
+            weights, even = (Matrix(320, 4596, across=True), Matrix(4596, 320)), (Matrix(320, 4600, across=True), Matrix(4600, 320))
+            varying = Matrix(320, Varies(4596), across=True), Matrix(Varies(4596), 320)
+            for _ in range(2):
+                print([pad_mm.should_pad(None, *product, "mm") for product in (large, small, weights, even, varying)])
+            """
+        how = {"random": [True, False, True, False, False], "balanced": [False] * 5, "worst": [True] * 5}
+        for routing, choices in how.items():
+            lines = self.run_python(textwrap.dedent(code), inductor, HEADROOM_DRY_VALUES="0", HEADROOM_DRY_ROUTING=routing)[1:]
+            self.assertRegex(lines[0], r"^mark routed\|.*\|3$")
+            self.assertEqual(lines[1:], [str(choices), str(choices)])
+
     def test_compile_workers_that_do_not_end_are_not_waited_for(self):
         inductor = self.folder({"torch/__init__.py": "from . import version\n__version__ = '9.0'\n", "torch/version.py": "cuda = None\n",
                                 "torch/_inductor/__init__.py": "", "torch/_inductor/compile_worker/__init__.py": "",

@@ -14,6 +14,8 @@ const GuessedWords& words_of(Guessed guessed) {
        "with half of each such mask, with nothing of it, with all of it", "how much of a mask is true"},
       {"other draws", "a size that follows from what is drawn at random",
        "with other numbers each time, of which a fourth may be outside the interval", "what is drawn at random"},
+      {"other paddings", "which products torch.compile pads, by their times on the card",
+       "as is likely, with none of them padded, with all of them", "which products are padded"},
   };
   return words[std::size_t(guessed)];
 }

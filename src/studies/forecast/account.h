@@ -13,8 +13,8 @@
 namespace headroom::studies {
 
 // What a dry run guesses where sizes follow from it, as the observer numbers it: which experts tokens go to, which elements of a mask are true, what the
-// card draws at random.
-enum class Guessed { experts, masks, draws };
+// card draws at random, which products torch.compile pads.
+enum class Guessed { experts, masks, draws, paddings };
 
 struct GuessedWords {
   const char *others, *reads, *runs, *decides;

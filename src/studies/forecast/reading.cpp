@@ -155,7 +155,7 @@ void Reading::operator()(const Head&, const dry::Mark& m) {
     story_.waits = m.value != 0;
   } else if (what == "routed") {
     story_.routed = shown_file(text);
-    story_.guessed = Guessed(std::clamp<std::int64_t>(m.value, 0, 2));
+    story_.guessed = Guessed(std::clamp<std::int64_t>(m.value, 0, 3));
   } else if (what == "events") {
     story_.late_events = true;
   } else if (what == "torch") {

@@ -1,13 +1,17 @@
 """torch.compile's tuning. Inductor times several kernels for one product and keeps the fastest. Only a card knows these times, so PyTorch's own kernel
 is kept, which fuses nothing and holds most. One template is compiled and run beside it, in memory as on a card, where all would be: what they
 leave reserved there is not known, so the answer is "at least". torch.backends.cudnn.benchmark times cuDNN's convolutions: its answer is
-"at least", too, where there are convolutions."""
+"at least", too, where there are convolutions. Inductor also times whether a product becomes faster with padded matrices; such a program is run three
+times: with what a card is likely to choose, with none padded, with all."""
 import functools
+import math
 import os
 import subprocess
+import sys
 import tempfile
 
 from . import library
+from .frames import own_frame
 
 WORKERS_END_S = 3
 _noted = False
@@ -17,9 +21,12 @@ def begin(after_import, torch):
     _benchmark(torch)
     # A cache of its own: a real run on this machine must not take what was chosen here.
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(tempfile.gettempdir(), f"headroom-dry-torchinductor-{os.getuid()}"))
+    for cache in "TORCHINDUCTOR_FX_GRAPH_CACHE", "TORCHINDUCTOR_AUTOGRAD_CACHE":  # a graph of an earlier run has that run's paddings, and measures nothing
+        os.environ.setdefault(cache, "0")
     after_import("torch._inductor.select_algorithm", _choices)
     after_import("torch._inductor.runtime.coordinate_descent_tuner", _tiles)
     after_import("torch._inductor.runtime.autotune_cache", _measured_again)
+    after_import("torch._inductor.fx_passes.pad_mm", _pads)
     after_import("torch._inductor.compile_worker.subproc_pool", _workers)
 
 
@@ -93,6 +100,40 @@ def _tiles(module):
 def _measured_again(module):
     """A kernel with several settings is measured in its first call, in memory. What an earlier dry run chose would leave that out."""
     module.AutotuneCache.read_best = lambda self, *args, **kwargs: None
+
+
+def _likely_padded(operations, odd_sum, odd_result, first_lies_across):
+    """Of the products that an H200 was seen to time, it padded those whose sum has an odd length and runs across the first matrix (gradients of weights), and
+    large ones whose sum or result's rows have one. A length is odd that is no multiple of 16 bytes."""
+    return odd_sum and first_lies_across or (odd_sum or odd_result) and operations >= 1 << 34
+
+
+def _pads(module):
+    """What inductor pads is measured in memory as on a card; the choice is none of the times here. Nothing that another run measured is taken."""
+    if not all(hasattr(module, name) for name in ("_should_pad", "is_padded_faster", "realize_symbols", "get_cached_should_pad")):
+        return
+    how, asked, products, chosen, times = os.environ.get("HEADROOM_DRY_ROUTING", "random"), module._should_pad, [], {}, {}
+
+    @functools.wraps(asked)
+    def _should_pad(match, mat1, mat2, *args, **kwargs):
+        operations = 2 * math.prod(module.realize_symbols(mat1.shape)) * module.realize_symbols(mat2.shape)[-1]
+        odd = [isinstance(n, int) and n * mat1.element_size() % 16 != 0 for n in (mat1.shape[-1], mat2.shape[-1])]  # what varies is not padded
+        products.append((operations, *odd, module.realize_symbols(mat1.stride())[-1] != 1))
+        try:
+            return asked(match, mat1, mat2, *args, **kwargs)
+        finally:
+            products.pop()
+
+    def is_padded_faster(key, ori_time, pad_time):
+        if not chosen:
+            frame = own_frame(sys._getframe())
+            library.mark("routed", f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "torch.compile", 3)
+        chosen[key] = how == "worst" or how != "balanced" and _likely_padded(*products[-1])
+        return chosen[key]
+
+    module._should_pad, module.is_padded_faster = _should_pad, is_padded_faster
+    module.get_cached_should_pad, module.set_cached_should_pad = chosen.get, chosen.__setitem__
+    module.get_cached_base_mm_benchmark_time, module.set_cached_base_mm_benchmark_time = times.get, times.__setitem__
 
 
 def _workers(module):
