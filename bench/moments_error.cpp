@@ -68,15 +68,15 @@ std::vector<float> dynamic(bool sign) {  // as bitsandbytes has it: seven decade
   return table;
 }
 
-// Codes of growing steps, of a magnitude. What is positive never becomes zero where `positive`.
+// Codes of growing steps, of a magnitude. None becomes zero where `positive`.
 template <class Of>
 Store in_steps(bool stochastic, bool positive) {
   return [=](float* x, std::uint64_t at) {
-    const float scale = Of::scale(largest_of(x)), inverse = 1 / scale;
+    const float scale = Of::scale(largest_of(x)), inverse = adamw::inverse_of(scale);
     for (int i = 0; i < block; ++i) {
       std::uint32_t code = Of::code(std::fabs(x[i]), inverse, stochastic ? noise(at + std::uint64_t(i)) : 0x8000);
-      if (positive && code == 0 && x[i] > 0) code = 1;
-      x[i] = std::copysign(Of::value(code) * scale, x[i]);
+      if (positive) code = std::max(code, 1u);
+      x[i] = std::copysign(Of::value(code, scale), x[i]);
     }
   };
 }

@@ -119,9 +119,9 @@ OlderKernel older_kernel(const OpCall& op) {
   return {in_16_bits ? wide ? 4.1 : 3.7 : wide ? 4.8 : 3.85, !in_16_bits && !wide ? 128.0 : 64.0, in_16_bits ? 3.0 : 2.0};
 }
 
-// Moments that are rounded at random cost instructions, for 8 bits more than memory takes meanwhile: a weight takes as long as so many operations
-// in FP32. An H200 updates 3.4 thousand million weights in 14.9 and 15.8 ms (bench/lab/step.md, "Smaller moments").
-double rounding_flops(Moments m) { return m == Moments::eight ? 236 : 223; }
+// Moments that are rounded at random cost instructions: a weight takes as long as so many operations in FP32, where memory takes no longer. An H200 issues
+// 2.94 and 1.75 of them in a cycle while it updates 3.4 thousand million weights in 11.3 and 14.6 ms (bench/lab/step.md, "Smaller moments").
+double rounding_flops(Moments m) { return m == Moments::eight ? 150 : 110; }
 
 constexpr double in_cache_bytes = 40e6;  // what was just read is found again in the second-level cache, at twice memory's rate at least
 

@@ -69,8 +69,9 @@ void step_weights(const Update& t, std::int64_t begin, std::int64_t n, Step&& st
 void step_block(const Update& t, const Numbers& k, const float* __restrict g, std::int64_t begin, std::int64_t n) {
   float m[moments_block], v[moments_block];
   std::uint32_t bits[moments_block];
-  const Noise noise(k, t.parameter, t.first + begin);
-  for (std::int64_t i = 0; i < n; ++i) bits[i] = noise.of(t.first + begin + i);
+  const Noise noise(k, t.parameter);
+  for (std::int64_t i = 0; i < moments_block; i += Noise::run)
+    noise.of_neighbours(t.first + begin + i, reinterpret_cast<std::uint32_t(&)[Noise::run]>(bits[i]));
   const auto step = [&] {
     for (std::int64_t i = 0; i < n; ++i) follow_fused(k, g[i], m[i], v[i]);
     step_weights(t, begin, n, [&](std::int64_t i, float w) { return stepped_fused(k, k.keep, w, m[i], v[i]); });
@@ -91,7 +92,7 @@ void step_block(const Update& t, const Numbers& k, const float* __restrict g, st
     m_most = std::max(m_most, bits_of(m[i]) & 0x7fffffff), v_most = std::max(v_most, bits_of(v[i]) & 0x7fffffff);
   m_scale = FirstMoment::Of::scale(float_of(m_most));
   v_scale = SecondMoment::Of::scale(float_of(v_most));
-  const float of_m = 1 / m_scale, of_v = 1 / v_scale;
+  const float of_m = inverse_of(m_scale), of_v = inverse_of(v_scale);
   for (std::int64_t i = 0; i < n; ++i) {
     first[i] = FirstMoment::code(m[i], of_m, Noise::first(bits[i]));
     second[i] = SecondMoment::code(v[i], of_v, Noise::second(bits[i]));

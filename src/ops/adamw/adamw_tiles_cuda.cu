@@ -5,7 +5,7 @@
 
 #include "gpu/grid.cuh"
 #include "gpu/launch.cuh"
-#include "ops/adamw/tile_way.cuh"
+#include "ops/adamw/step_narrow.cuh"
 #include "ops/quantise/tile_codes.cuh"
 
 namespace headroom::adamw {
@@ -150,7 +150,7 @@ __device__ __forceinline__ void encode_half(const TiledParameter& t, Room& room,
 // adamw_step_tiles — as adamw_step_narrow, and the weights' 8-bit copies: one block of threads per tile of 128 x 256.
 //   reads  gradient, weight, moments, scales     writes  weight, moments, scales, copy, 8-bit copies with scales, and adds to counts
 //   needs  rows that 128 divides, columns that 256 divides     numerics  the bits of adamw_step_narrow, then of quantise
-//   limit  bandwidth: in halves with 16-bit gradients 20 bytes an element of 16-bit moments, 16.06 of 8-bit ones, which integers limit
+//   limit  bandwidth: in halves with 16-bit gradients 20 bytes an element of 16-bit moments, 16.06 of 8-bit ones
 template <bool codes, class G>
 __global__ void __launch_bounds__(threads, 2) adamw_step_tiles(const __grid_constant__ TileArgs a) {
   using Stored = std::conditional_t<codes, std::uint8_t, bf16>;
@@ -165,51 +165,44 @@ __global__ void __launch_bounds__(threads, 2) adamw_step_tiles(const __grid_cons
   const TiledParameter& t = a.table.of(blockIdx.x);
   const unsigned tile = blockIdx.x - t.first, wide = unsigned(t.columns / block);
   const int down = int(tile / wide), right = int(tile % wide), warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
-  // Of a warp's rows: the number of the first element, and from one of its rows to the next.
-  const std::int64_t apart = std::int64_t(warps) * t.columns;
+  const std::int64_t apart = std::int64_t(warps) * t.columns;  // from one of a warp's rows to the next
   std::int64_t begin = (std::int64_t(down) * tile_rows + warp) * t.columns + right * block;
-  const auto scale = [&](const float* of, int row, std::int64_t at) {
-    return codes && row < tile_rows ? of[std::uint64_t(at) / block] : 0;
-  };
+  const Common common(k, t);
+  Lane<bf16, G, Stored> at(t, begin);
   auto& ahead = room.ahead[warp];
-  const auto bring = [&](int row, std::int64_t at, int turn) {
-    if (row < tile_rows) ahead[turn].bring(t, at);
+  const auto bring = [&](const Lane<bf16, G, Stored>& from, int row, int turn) {
+    if (row < tile_rows) ahead[turn].bring(from);
     warp::copies_commit();
   };
-  struct Beside {  // the updated weights wait for their scale; the noise stays while the upper half of the elements' numbers does
-    Pack<bf16, each>* place;
-    std::uint32_t most, high;
-    Noise kept;
-
-    __device__ void seen(const Pack<bf16, each>& updated) {
-      *place = updated;
+  bring(at, warp, 0);
+  // Of a warp. Their scales come and go together: the lower lanes have those of m, the upper ones of v.
+  constexpr int rows = int(tile_rows) / warps;
+  static_assert(rows == 16);
+  float* const held = (lane < rows ? t.m_scale : t.v_scale) + (begin + lane % rows * apart) / block;
+  float scale = 0;
+  if constexpr (codes) scale = *held;
+  std::uint32_t most = 0;
+  int row = warp, turn = 0;
+#pragma unroll 1
+  for (; row < tile_rows; row += warps, begin += apart, turn ^= 1) {
+    Lane<bf16, G, Stored> next = at;
+    next.advance(apart);
+    bring(next, row + warps, turn ^ 1);
+    warp::copies_wait<turns - 1>();
+    Scales scales{};
+    const int mine = row / warps;
+    if constexpr (codes) scales = {__shfl_sync(~0u, scale, mine), __shfl_sync(~0u, scale, mine + rows)};
+    step_block<true, false, codes>(common, at, t.element + begin, each, 1, 0, ahead[turn], scales, [&](const Pack<bf16, each>& updated) {
+      room.weights[row][lane] = updated;  // until its scale is known
       std::uint32_t x[Word::count];
       quantise::words_of(updated, x);
 #pragma unroll
       for (const std::uint32_t w : x) most = Word::max(most, Word::magnitude(w));
-    }
-    __device__ const Noise& noise(const Numbers& k, std::uint32_t parameter, std::int64_t element) {
-      const auto of = std::uint32_t(element >> 32);
-      if (of != high) kept = Noise(k, parameter, element), high = of;
-      return kept;
-    }
-  };
-  int row = warp, turn = 0;
-  Beside beside{
-      .place = nullptr, .most = 0, .high = std::uint32_t((t.element + begin) >> 32), .kept = Noise(k, t.parameter, t.element + begin)};
-  float m_scale = scale(t.m_scale, row, begin), v_scale = scale(t.v_scale, row, begin);
-  bring(row, begin, 0);
-#pragma unroll 1
-  for (; row < tile_rows; row += warps, begin += apart, turn ^= 1) {
-    beside.place = &room.weights[row][lane];
-    const int next = row + warps;
-    const float m_next = scale(t.m_scale, next, begin + apart), v_next = scale(t.v_scale, next, begin + apart);
-    bring(next, begin + apart, turn ^ 1);
-    warp::copies_wait<turns - 1>();
-    step_block<true, false, codes>(k, t, 1, begin, block, ahead[turn], m_scale, v_scale, TileWay<Beside>{beside});
-    m_scale = m_next, v_scale = v_next;
+    });
+    if (lane % rows == mine) scale = lane < rows ? scales.m : scales.v;
+    at = next;
   }
-  std::uint32_t most = beside.most;
+  if constexpr (codes) *held = scale;
 #pragma unroll
   for (int step = 8; step; step /= 2) most = Word::max(most, __shfl_xor_sync(~0u, most, step));  // of 16 lanes: 128 columns
   if (lane % 16 == 0) found.most[lane / 16][warp] = max(most & 0xffffu, most >> 16);

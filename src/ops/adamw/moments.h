@@ -4,6 +4,7 @@
 //
 // Random bits depend on the seed, the number of the update, the parameter's number and the element's number in it, on nothing else.
 #pragma once
+#include <bit>
 #include <cmath>
 
 #include "base/convert.h"
@@ -12,39 +13,46 @@
 namespace headroom::adamw {
 
 // Codes of 0 to about 1 whose steps grow with the value: 2^mantissa equal steps in every octave above b = 2^-octaves, and as many from 0 to
-// b. Code 0 is zero. docs/numerics.md compares the choices.
+// b. Code 0 is zero. docs/numerics.md compares the choices. They are made and read an octave higher, of half a scale: there b's bits and a code's are apart.
 template <int bits, int mantissa>
 struct Steps {
   static constexpr int shift = 23 - mantissa, octaves = 1 << (bits - mantissa);
-  static constexpr std::uint32_t first = std::uint32_t(127 - octaves) << 23, most = (1u << bits) - 1;  // first: the bits of b
+  static constexpr std::uint32_t first = std::uint32_t(128 - octaves) << 23, most = (1u << bits) - 1;  // first: the bits of 2b
+  static_assert((first & (most << shift)) == 0);
+  static constexpr float top =
+      (std::bit_cast<float>(first | most << shift) - std::bit_cast<float>(first)) * 0.5f;  // the largest code's value
 
-  HEADROOM_CONVERT static float value(std::uint32_t code) { return float_of(first + (code << shift)) - float_of(first); }
-  // x ≥ 0, and x · inverse at most value(most). noise: 16 random bits; half of them all rounds to the nearest.
+  HEADROOM_CONVERT static float value(std::uint32_t code, float scale) {
+    const float half = scale * 0.5f;
+    return std::fma(float_of(first | code << shift), half, -(float_of(first) * half));
+  }
+  // x ≥ 0, of a scale whose half has this inverse. noise: 16 random bits; half of them all rounds to the nearest.
   HEADROOM_CONVERT static std::uint32_t code(float x, float inverse, std::uint32_t noise) {
     const std::uint32_t c = (bits_of(std::fma(x, inverse, float_of(first))) + (noise << (shift - 16)) - first) >> shift;
     return c < most ? c : most;
   }
-  HEADROOM_CONVERT static float scale(float largest) {  // a block's scale; NaN stays NaN, and zero becomes the least number
-    const float s = largest * (1 / value(most));
-    return s < 0x1p-126f ? 0x1p-126f : s;
+  HEADROOM_CONVERT static float scale(float largest) {  // a block's scale; NaN stays NaN, and the least has a half that is a normal number
+    const float s = largest * (1 / top);
+    return s < 0x1p-125f ? 0x1p-125f : s;
   }
 };
+HEADROOM_CONVERT float inverse_of(float scale) { return 1 / (scale * 0.5f); }
 
 struct FirstMoment {  // a sign and 7 bits
   using Of = Steps<7, 3>;
   HEADROOM_CONVERT static float value(std::uint8_t code, float scale) {
-    return float_of(bits_of(Of::value(code & 0x7f) * scale) | std::uint32_t(code & 0x80) << 24);
+    return float_of(bits_of(Of::value(code & 0x7f, scale)) | std::uint32_t(code & 0x80) << 24);
   }
   HEADROOM_CONVERT static std::uint8_t code(float x, float inverse, std::uint32_t noise) {
     return std::uint8_t(Of::code(float_of(bits_of(x) & 0x7fffffff), inverse, noise) | (bits_of(x) >> 24 & 0x80));
   }
 };
-struct SecondMoment {  // 8 bits; what is not zero never becomes zero, because the step is divided by its root
+struct SecondMoment {  // 8 bits; none becomes zero, because the step is divided by its root
   using Of = Steps<8, 3>;
-  HEADROOM_CONVERT static float value(std::uint8_t code, float scale) { return Of::value(code) * scale; }
+  HEADROOM_CONVERT static float value(std::uint8_t code, float scale) { return Of::value(code, scale); }
   HEADROOM_CONVERT static std::uint8_t code(float x, float inverse, std::uint32_t noise) {
     const std::uint32_t c = Of::code(x, inverse, noise);
-    return std::uint8_t(c == 0 && x > 0 ? 1 : c);
+    return std::uint8_t(c > 1 ? c : 1);
   }
 };
 
@@ -60,24 +68,36 @@ HEADROOM_CONVERT std::uint32_t scrambled(std::uint32_t x) {  // a bijection; C. 
   return x ^ (x >> 16);
 }
 
-// The random bits of a run of elements that does not cross a multiple of 2^32.
+// The random bits of a parameter's elements: of eight neighbours, the states of a multiplicative generator (the multiplier is G. Steele's and S. Vigna's)
+// that begins at a hash of their number.
 struct Noise {
+  static constexpr int run = 8;
+  static constexpr std::uint32_t multiplier = 0x93d765ddu;
   std::uint32_t key;
-  HEADROOM_CONVERT Noise(const Numbers& k, std::uint32_t parameter, std::int64_t element)
-      : key(scrambled(k.random ^ scrambled(parameter * 0x9e3779b9u + std::uint32_t(element >> 32)))) {}
-  HEADROOM_CONVERT std::uint32_t of(std::int64_t element) const { return scrambled(std::uint32_t(element) + key); }
-  HEADROOM_CONVERT static std::uint32_t first(std::uint32_t bits) { return bits & 0xffff; }  // of the first moment, and of the second
-  HEADROOM_CONVERT static std::uint32_t second(std::uint32_t bits) { return bits >> 16; }
+  HEADROOM_CONVERT Noise(const Numbers& k, std::uint32_t parameter) : key(scrambled(k.random ^ scrambled(parameter * 0x9e3779b9u))) {}
+  // Of the eight neighbours that begin at a multiple of eight, or of the four at a multiple of four.
+  template <int many>
+  HEADROOM_CONVERT void of_neighbours(std::int64_t element, std::uint32_t (&bits)[many]) const {
+    static_assert(many == run || 2 * many == run);
+    const std::int64_t number = element / run;
+    bits[0] = scrambled(std::uint32_t(number) + std::uint32_t(number >> 32) * 0x9e3779b9u + key);
+    if (many < run && element % run != 0) bits[0] *= multiplier * multiplier * multiplier * multiplier;
+    for (int e = 1; e < many; ++e) bits[e] = bits[e - 1] * multiplier;
+  }
+  HEADROOM_CONVERT static std::uint32_t first(std::uint32_t bits) { return bits >> 16; }  // of the first moment, and of the second
+  HEADROOM_CONVERT static std::uint32_t second(std::uint32_t bits) { return bits >> 4 & 0xffff; }
 };
 
-// The step, with every sum of a product and a number rounded once, on every machine.
+// The step, with every sum of a product and a number rounded once, on every machine. What is added under the root keeps what is divided by a normal number.
+constexpr float least_square = 0x1p-100f;
 HEADROOM_CONVERT void follow_fused(const Numbers& k, float g, float& m, float& v) {
   const float x = g * k.factor;
   m = std::fma(k.beta1, m, k.rest1 * x);
   v = std::fma(k.beta2, v, k.rest2 * x * x);
 }
 HEADROOM_CONVERT float stepped_fused(const Numbers& k, float keep, float w, float m, float v) {
-  return std::fma(keep, w, -(k.step * m / std::fma(std::sqrt(v), k.root2, k.eps)));
+  const float divisor = std::fma(std::sqrt(v + least_square), k.root2, k.eps);
+  return std::fma(keep, w, -(k.step * m * (1 / divisor)));
 }
 
 }  // namespace headroom::adamw

@@ -1,4 +1,4 @@
-// The update of weights whose moments have 16 or 8 bits. Memory limits the first, integers the second.
+// The update of weights whose moments have 16 or 8 bits.
 #pragma once
 #include <algorithm>
 #include <type_traits>
@@ -26,11 +26,13 @@ struct NarrowParameter {
   std::uint32_t parameter;
   bool decay, aligned, narrow;
 };
+constexpr int narrow_piece = 8192,
+              piece_blocks = narrow_piece / int(moments_block);  // what a block of threads takes; its blocks of moments
 template <class T>
 struct NarrowArgs {
   const Numbers* numbers;
   int parts;
-  Table<NarrowParameter<T>, 8192, 280> table;
+  Table<NarrowParameter<T>, narrow_piece, 280> table;
 };
 
 // The elements of a block that a lane has, as many as there are. Without a branch in between, all loads are under way at once.
@@ -71,6 +73,29 @@ __device__ __forceinline__ std::uint32_t& word_of(Pack<T, n>& x, int e) {
 
 constexpr int each = int(moments_block) / 32;  // neighbours that a lane has of a block of moments, which one warp updates
 
+// Where a lane's weights of a block are.
+template <class T, class G, class Stored>
+struct Lane {
+  bool halves, copied;  // in a copy and its rest; there is a copy
+  const G* grad;
+  T* copy;
+  void* low;  // the rest, or the master
+  Stored *m, *v;
+
+  __device__ __forceinline__ Lane(const NarrowParameter<T>& t, std::int64_t begin)
+      : halves(std::is_same_v<T, bf16> && t.rest != nullptr), copied(t.copy != nullptr) {
+    const std::int64_t at = begin + int(threadIdx.x) % 32 * each;
+    grad = static_cast<const G*>(t.grad) + at, copy = t.copy + at, low = halves ? static_cast<void*>(t.rest + at) : t.master + at;
+    m = static_cast<Stored*>(t.m) + at, v = static_cast<Stored*>(t.v) + at;
+  }
+  __device__ __forceinline__ void advance(std::int64_t elements) {
+    grad += elements, m += elements, v += elements, copy += elements;
+    low = static_cast<char*>(low) + elements * (halves ? 2 : 4);
+  }
+  __device__ __forceinline__ std::uint16_t* rest() const { return static_cast<std::uint16_t*>(low); }
+  __device__ __forceinline__ float* master() const { return static_cast<float*>(low); }
+};
+
 // What a warp brings of a block into shared memory while it updates the one before. A lane reads what it brought itself.
 template <class T, class G, class Stored>
 struct Ahead {
@@ -83,15 +108,14 @@ struct Ahead {
   __device__ __forceinline__ auto& copy() { return reinterpret_cast<Lanes<T>&>(master[0]); }
   __device__ __forceinline__ auto& rest() { return reinterpret_cast<Lanes<std::uint16_t>&>(master[16]); }
 
-  __device__ __forceinline__ void bring(const NarrowParameter<T>& t, std::int64_t begin) {
+  __device__ __forceinline__ void bring(const Lane<T, G, Stored>& from) {
     const int lane = int(threadIdx.x) % 32;
-    const std::int64_t at = begin + lane * each;
-    bring(grad[lane], static_cast<const G*>(t.grad) + at);
-    if (t.rest)
-      bring(copy()[lane], t.copy + at), bring(rest()[lane], t.rest + at);
+    bring(grad[lane], from.grad);
+    if (from.halves)
+      bring(copy()[lane], from.copy), bring(rest()[lane], from.rest());
     else
-      bring(master[lane], t.master + at);
-    bring(m[lane], static_cast<const Stored*>(t.m) + at), bring(v[lane], static_cast<const Stored*>(t.v) + at);
+      bring(master[lane], from.master());
+    bring(m[lane], from.m), bring(v[lane], from.v);
   }
 
  private:
@@ -107,178 +131,148 @@ struct Ahead {
   }
 };
 
-// How step_block holds moments, judges them and hands on what it makes: for adamw_step_narrow here, for adamw_step_tiles in tile_way.cuh, with the same
-// bits. With that one's fewer instructions this kernel was slower: 2.7B's step by 0.9 ms of 122 with 8-bit moments (H200, 2026-11-29).
-struct FlatWay {
-  template <class Stored>
-  using Moments = Pack<Stored, each>;
-
-  struct Magnitudes : Usual {
-    __device__ __forceinline__ explicit Magnitudes(const Numbers&) {}
-    __device__ __forceinline__ void add(float, float v, float step, float divisor) { Usual::add(v, step, divisor); }
-  };
-
-  // Four elements' moments in 16 bits.
-  static __device__ __forceinline__ void round(Pack<bf16, each>& m_to, Pack<bf16, each>& v_to, int e, const Pack<float, each>& m,
-                                               const Pack<float, each>& v, const std::uint32_t (&bits)[4], const Magnitudes&) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      m_to.at[e + i] = half_of(m.at[e + i], Noise::first(bits[i]));
-      v_to.at[e + i] = half_of(v.at[e + i], Noise::second(bits[i]));
-    }
-  }
-  static __device__ __forceinline__ std::int64_t block_of(std::int64_t begin) { return begin / moments_block; }
-  static __device__ __forceinline__ Noise noise(const Numbers& k, std::uint32_t parameter, std::int64_t element) {
-    return {k, parameter, element};
-  }
-  template <class T>
-  static __device__ __forceinline__ const Pack<T, each>& seen(const Pack<T, each>& copy) {  // the updated copy, before it is stored
-    return copy;
-  }
+struct Scales {
+  float m, v;
 };
 
-// Of one block of moments; whole: it and its pieces are, and `ahead` has them.
-template <bool whole, bool in_parts, bool codes, class T, class G, class Stored, class Way = FlatWay>
-__device__ __forceinline__ void step_block(const Numbers& k, const NarrowParameter<T>& t, int parts, std::int64_t begin, int n,
-                                           Ahead<T, G, Stored>& ahead, float m_scale, float v_scale, Way way = {}) {
-  const int lane = int(threadIdx.x) % 32, many = min(each, n - lane * each);  // may be negative: none
-  const std::int64_t at = begin + lane * each;
-  const float keep = t.decay ? k.keep : 1.0f;
+// What the lanes of a warp have in common.
+struct Common {
+  const Numbers& k;
+  float keep;
+  Noise noise;
+  bool ordinary;
+
+  template <class T>
+  __device__ __forceinline__ Common(const Numbers& k, const NarrowParameter<T>& t)
+      : k(k), keep(t.decay ? k.keep : 1.0f), noise(k, t.parameter), ordinary(adamw::ordinary(k)) {}
+};
+
+// Of one block of moments; whole: it is, its pieces too, and `ahead` has them. many: a lane's weights in a block that is not, negative where there are none.
+// seen(copy) is told what the copy will be; scales: of 8-bit moments, before and after.
+template <bool whole, bool in_parts, bool codes, class T, class G, class Stored, class Seen>
+__device__ __forceinline__ void step_block(const Common& common, const Lane<T, G, Stored>& at, std::int64_t element, int many, int parts,
+                                           std::int64_t apart, Ahead<T, G, Stored>& ahead, Scales& scales, Seen&& seen) {
+  const int lane = int(threadIdx.x) % 32;
   const auto stored = [&](const auto& lanes, const auto* from) {
     if constexpr (whole)
       return lanes[lane];
     else
-      return load_some<each>(from + at, many);
+      return load_some<each>(from, many);
   };
-
-  auto *first = static_cast<Stored*>(t.m), *second = static_cast<Stored*>(t.v);
-  const auto g_stored = stored(ahead.grad, static_cast<const G*>(t.grad));
-  using Moments = typename Way::template Moments<Stored>;
-  const auto moments = [&](const auto& lanes, const Stored* from) -> Moments {
-    if constexpr (whole)
-      return reinterpret_cast<const Moments&>(lanes[lane]);
-    else
-      return load_some<each>(from + at, many);
-  };
-  Moments m_stored = moments(ahead.m, first), v_stored = moments(ahead.v, second);
-  Pack<float, each> w, m, v;
-  Pack<T, each> copy;
-  Pack<std::uint16_t, each> rest;
-  bool halves = false;
-  if constexpr (std::is_same_v<T, bf16>) halves = t.rest != nullptr;
-  if (halves) {
-    if constexpr (std::is_same_v<T, bf16>) {
-      copy = stored(ahead.copy(), t.copy);
-      rest = stored(ahead.rest(), t.rest);
-#pragma unroll
-      for (int e = 0; e < each; e += 2) pair_of(w, e) = copy::join_pair(word_of(copy, e), word_of(rest, e));
-    }
-  } else {
-    w = stored(ahead.master, t.master);
-  }
-  Pack<float, each> g = widened(g_stored);
+  Pack<float, each> g = widened(stored(ahead.grad, at.grad)), m, v, step, w;
+  Pack<Stored, each> m_stored = stored(ahead.m, at.m), v_stored = stored(ahead.v, at.v);
   if constexpr (in_parts)
     for (int p = 1; p < parts; ++p) {
-      const G* part = static_cast<const G*>(t.grad) + p * t.apart + at;
+      const G* part = at.grad + p * apart;
       const auto x = widened(whole ? load<each>(part) : load_some<each>(part, many));
 #pragma unroll
       for (int e = 0; e < each; ++e) g.at[e] = __fadd_rn(g.at[e], x.at[e]);
     }
-  Pack<float, each> step;
-  typename Way::Magnitudes sizes(k);
   if constexpr (codes) {
 #pragma unroll
     for (int e = 0; e < each; e += 4) {
-      four_of(m, e) = first_moments(word_of(m_stored, e), m_scale);
-      four_of(v, e) = second_moments(word_of(v_stored, e), v_scale);
+      four_of(m, e) = first_moments(word_of(m_stored, e), scales.m);
+      four_of(v, e) = second_moments(word_of(v_stored, e), scales.v);
     }
   } else {
     m = widened(m_stored), v = widened(v_stored);
   }
+  const Largest largest = step_fused(common.k, common.ordinary, g.at, m.at, v.at, step.at);
+
+  const auto stepped = [&] {
 #pragma unroll
-  for (int e = 0; e < each; ++e) {
-    follow_fused(k, g.at[e], m.at[e], v.at[e]);
-    const float a = k.step * m.at[e], b = divisor(k, root(v.at[e]));
-    step.at[e] = quotient(a, b);
-    sizes.add(m.at[e], v.at[e], a, b);
-  }
-  if (!sizes.all()) {
-#pragma unroll
-    for (int e = 0; e < each; ++e) step.at[e] = k.step * m.at[e] / divisor(k, sqrtf(v.at[e]));
-  }
-#pragma unroll
-  for (int e = 0; e < each; ++e) w.at[e] = fmaf(keep, w.at[e], -step.at[e]);
-  if (halves) {
+    for (int e = 0; e < each; ++e) w.at[e] = fmaf(common.keep, w.at[e], -step.at[e]);
+  };
+  if (at.halves) {
     if constexpr (std::is_same_v<T, bf16>) {
+      auto copy = stored(ahead.copy(), at.copy);
+      auto rest = stored(ahead.rest(), at.rest());
+#pragma unroll
+      for (int e = 0; e < each; e += 2) pair_of(w, e) = copy::join_pair(word_of(copy, e), word_of(rest, e));
+      stepped();
 #pragma unroll
       for (int e = 0; e < each; e += 2) copy::split_pair(pair_of(w, e), word_of(copy, e), word_of(rest, e));
-      store_some<whole>(t.copy + at, way.seen(copy), many);
-      store_some<whole>(t.rest + at, rest, many);
+      seen(copy);
+      store_some<whole>(at.copy, copy, many);
+      store_some<whole>(at.rest(), rest, many);
     }
   } else {
-    store_some<whole>(t.master + at, w, many);
-    if (t.copy) store_some<whole>(t.copy + at, way.seen(rounded<T>(w)), many);
+    w = stored(ahead.master, at.master());
+    stepped();
+    store_some<whole>(at.master(), w, many);
+    if (at.copied) {
+      const auto copy = rounded<T>(w);
+      seen(copy);
+      store_some<whole>(at.copy, copy, many);
+    }
   }
-  float of_m = 0, of_v = 0;
+
+  static_assert(each == Noise::run);
+  std::uint32_t bits[each / 4][4];
+  common.noise.of_neighbours(element + lane * each, reinterpret_cast<std::uint32_t(&)[each]>(bits));
   if constexpr (codes) {
-    std::uint32_t m_most = 0, v_most = 0;  // as bits, which are ordered as magnitudes are, with NaN above all
-    if constexpr (requires { sizes.m_most(), sizes.v_most(); })
-      m_most = sizes.m_most(), v_most = sizes.v_most();
-    else
+    scales.m = FirstMoment::Of::scale(float_of(__reduce_max_sync(~0u, largest.m)));
+    scales.v = SecondMoment::Of::scale(float_of(__reduce_max_sync(~0u, largest.v)));
+    encode(reinterpret_cast<const float4(&)[each / 4]>(m), reinterpret_cast<const float4(&)[each / 4]>(v), bits, scales.m, scales.v,
+           reinterpret_cast<std::uint32_t(&)[each / 4]>(m_stored), reinterpret_cast<std::uint32_t(&)[each / 4]>(v_stored));
+  } else {
+    const bool numbers = max(largest.m, largest.v) <= bits_of(INFINITY);
 #pragma unroll
-      for (int e = 0; e < each; ++e) {  // what is past the end is zero
-        m_most = max(m_most, bits_of(m.at[e]) & 0x7fffffff);
-        v_most = max(v_most, bits_of(v.at[e]) & 0x7fffffff);
-      }
-    const float m_next = FirstMoment::Of::scale(float_of(__reduce_max_sync(~0u, m_most))),
-                v_next = SecondMoment::Of::scale(float_of(__reduce_max_sync(~0u, v_most)));
-    of_m = 1 / m_next, of_v = 1 / v_next;
-    if (lane == 0) {
-      const auto number = way.block_of(begin);
-      t.m_scale[number] = m_next, t.v_scale[number] = v_next;
+    for (int i = 0; i < each / 4; ++i) {
+      const auto halves_of = [&](const float4& x, auto&& of) {
+        return numbers ? halves_of_numbers(x, bits[i], of) : halves_of_any(x, bits[i], of);
+      };
+      reinterpret_cast<uint2*>(&m_stored)[i] = halves_of(four_of(m, 4 * i), Noise::first);
+      reinterpret_cast<uint2*>(&v_stored)[i] = halves_of(four_of(v, 4 * i), Noise::second);
     }
   }
-  const Noise noise = way.noise(k, t.parameter, t.element + begin);
-#pragma unroll
-  for (int e = 0; e < each; e += 4) {
-    const std::int64_t element = t.element + at + e;
-    const std::uint32_t bits[4] = {noise.of(element), noise.of(element + 1), noise.of(element + 2), noise.of(element + 3)};
-    if constexpr (codes) {
-      word_of(m_stored, e) = first_codes(four_of(m, e), of_m, bits);
-      word_of(v_stored, e) = second_codes(four_of(v, e), of_v, bits);
-    } else {
-      way.round(m_stored, v_stored, e, m, v, bits, sizes);
-    }
-  }
-  using Element = std::remove_reference_t<decltype(m_stored.at[0])>;
-  store_some<whole>(reinterpret_cast<Element*>(first + at), m_stored, many);
-  store_some<whole>(reinterpret_cast<Element*>(second + at), v_stored, many);
+  store_some<whole>(at.m, m_stored, many);
+  store_some<whole>(at.v, v_stored, many);
 }
+
+// Scales of 8-bit moments come and go for a whole piece at once: each read when its block came, they held up a warp once a block, and the update of an H200
+// took 14.7 ms in place of 11.3 (2026-11-30).
+struct PieceScales {
+  float m[piece_blocks], v[piece_blocks];
+};
 
 // Of a piece, one warp per block of moments: the next one is under way while a warp updates one.
 template <bool in_parts, bool codes, class T, class G, class Stored>
 __device__ __forceinline__ void step_blocks(const Numbers& k, const NarrowParameter<T>& t, int parts, std::int64_t begin, int n,
-                                            Ahead<T, G, Stored> (&ahead)[2]) {
+                                            Ahead<T, G, Stored> (&ahead)[2], PieceScales& after) {
   constexpr int block = int(moments_block), stride = threads / 32 * block;
-  const auto scale = [&](const float* of, int i) { return codes && i < n ? of[(begin + i) / block] : 0; };
+  const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
   const bool aligned = t.aligned;
   const auto bring = [&](int i, int turn) {
-    if (aligned && i + block <= n) ahead[turn].bring(t, begin + i);
+    if (aligned && i + block <= n) ahead[turn].bring(Lane<T, G, Stored>(t, begin + i));
     warp::copies_commit();
   };
-  int i = int(threadIdx.x) / 32 * block, turn = 0;
-  float m_scale = scale(t.m_scale, i), v_scale = scale(t.v_scale, i);
+  int i = warp * block, turn = 0;
   bring(i, 0);
+  static_assert(piece_blocks == 32);
+  const std::uint64_t number = std::uint64_t(begin) / block + lane;  // of the block whose scales a lane has
+  const bool there = codes && lane * block < n;
+  const Scales before = there ? Scales{t.m_scale[number], t.v_scale[number]} : Scales{};
+  const Common common(k, t);
 #pragma unroll 1
   for (; i < n; i += stride, turn ^= 1) {
-    const float m_next = scale(t.m_scale, i + stride), v_next = scale(t.v_scale, i + stride);
     bring(i + stride, turn ^ 1);
     warp::copies_wait<1>();
+    const Lane<T, G, Stored> at(t, begin + i);
+    const std::int64_t element = t.element + begin + i;
+    Scales scales{};
+    if constexpr (codes) scales = {__shfl_sync(~0u, before.m, i / block), __shfl_sync(~0u, before.v, i / block)};
+    const auto unseen = [](const auto&) {};
     if (aligned && i + block <= n)
-      step_block<true, in_parts, codes>(k, t, parts, begin + i, block, ahead[turn], m_scale, v_scale);
+      step_block<true, in_parts, codes>(common, at, element, each, parts, t.apart, ahead[turn], scales, unseen);
     else
-      step_block<false, in_parts, codes>(k, t, parts, begin + i, min(block, n - i), ahead[turn], m_scale, v_scale);
-    m_scale = m_next, v_scale = v_next;
+      step_block<false, in_parts, codes>(common, at, element, n - i - lane * each, parts, t.apart, ahead[turn], scales, unseen);
+    if (codes && lane == 0) after.m[i / block] = scales.m, after.v[i / block] = scales.v;
+  }
+  if constexpr (codes) {
+    __syncthreads();
+    if (there && warp == 0) t.m_scale[number] = after.m[lane];
+    if (there && warp == 1) t.v_scale[number] = after.v[lane];
   }
 }
 
@@ -289,6 +283,7 @@ template <class T, bool in_parts, bool codes>
 __global__ void __launch_bounds__(threads, 4) adamw_step_narrow(const __grid_constant__ NarrowArgs<T> a) {
   using Stored = std::conditional_t<codes, std::uint8_t, bf16>;
   __shared__ Ahead<T, float, Stored> wide[threads / 32][2];
+  __shared__ PieceScales after;
   const Numbers k = *a.numbers;
   if (k.go == 0) return;
   const NarrowParameter<T>& t = a.table.of(blockIdx.x);
@@ -296,8 +291,8 @@ __global__ void __launch_bounds__(threads, 4) adamw_step_narrow(const __grid_con
   const std::int64_t begin = std::int64_t(blockIdx.x - t.first) * piece;
   const int n = int(min(std::int64_t(piece), t.count - begin));
   auto& ahead = wide[threadIdx.x / 32];
-  t.narrow ? step_blocks<in_parts, codes>(k, t, a.parts, begin, n, reinterpret_cast<Ahead<T, T, Stored>(&)[2]>(ahead))
-           : step_blocks<in_parts, codes>(k, t, a.parts, begin, n, ahead);
+  t.narrow ? step_blocks<in_parts, codes>(k, t, a.parts, begin, n, reinterpret_cast<Ahead<T, T, Stored>(&)[2]>(ahead), after)
+           : step_blocks<in_parts, codes>(k, t, a.parts, begin, n, ahead, after);
 }
 
 }  // namespace headroom::adamw

@@ -82,21 +82,13 @@ void add_weight(ArgsOf<W>& a, W weight, const Item& i) {
   a.tiles += ceil_div(weight.rows, tile_rows * cluster) * ceil_div(weight.columns, tile_columns);
 }
 
-// The random bits of a tile's elements, whose numbers cross a multiple of 2^32 at most once.
-struct TileNoise {
-  adamw::Noise before, after;
-  std::int64_t edge;
-
-  template <class W>
-  __device__ __forceinline__ TileNoise(const adamw::Numbers& k, const TileOf<W>& t)
-      : TileNoise(k, t.w->parameter, (std::int64_t(t.row) * t.w->columns >> 32) + 1) {}
-  __device__ __forceinline__ TileNoise(const adamw::Numbers& k, std::uint32_t parameter, std::int64_t edges)
-      : before(k, parameter, (edges - 1) << 32), after(k, parameter, edges << 32), edge(edges << 32) {}
-  __device__ __forceinline__ void of_run(std::int64_t o, std::uint32_t (&bits)[4]) const {
-    const adamw::Noise& noise = o < edge ? before : after;
-#pragma unroll
-    for (int e = 0; e < 4; ++e) bits[e] = noise.of(o + e);
-  }
+// What a tile's update is told beside the tile.
+struct By {
+  adamw::Numbers k;
+  adamw::Noise noise;
+  bool ordinary;
+  __device__ __forceinline__ By(const adamw::Numbers& k, std::uint32_t parameter)
+      : k(k), noise(k, parameter), ordinary(adamw::ordinary(k)) {}
 };
 
 template <int columns, int n, bool Cut, class Moments>
@@ -151,8 +143,7 @@ struct Rows {  // rows of a tile that a warp updates together; a lane has n time
     }
   }
   template <class W>
-  __device__ __forceinline__ void finish(const adamw::Numbers& k, const TileOf<W>& t, const Gradient<columns>& gradient, int first,
-                                         const TileNoise& noise) {
+  __device__ __forceinline__ void finish(const By& by, const TileOf<W>& t, const Gradient<columns>& gradient, int first) {
     const W& w = *t.w;
     const int lane = threadIdx.x % 32;
     uint2 g[runs];
@@ -163,9 +154,9 @@ struct Rows {  // rows of a tile that a warp updates together; a lane has n time
                                                lane % 2 * 8);
     }
     if constexpr (whole)
-      advance_runs<false>(k, g, upper, rest, m, v);
+      advance_whole(by.k, g, upper, rest, m, v);
     else
-      advance_narrow(k, t, g, first, noise);
+      advance(by, t, g, first);
 #pragma unroll
     for (int run = 0; run < runs; ++run) {
       if (!within(t, first, run)) continue;
@@ -182,12 +173,11 @@ struct Rows {  // rows of a tile that a warp updates together; a lane has n time
 
   // The same where moments are not FP32: made FP32, used, and rounded again as ops/adamw does it. The random bits come first: they wait for nothing.
   template <class W>
-  __device__ __forceinline__ void advance_narrow(const adamw::Numbers& k, const TileOf<W>& t, const uint2 (&g)[runs], int first,
-                                                 const TileNoise& noise) {
+  __device__ __forceinline__ void advance(const By& by, const TileOf<W>& t, const uint2 (&g)[runs], int first) {
     using adamw::Noise;
     std::uint32_t bits[runs][4];
 #pragma unroll
-    for (int run = 0; run < runs; ++run) noise.of_run(at(t, first, run), bits[run]);
+    for (int run = 0; run < runs; ++run) by.noise.of_neighbours(at(t, first, run), bits[run]);
     float4 m_wide[runs], v_wide[runs];
 #pragma unroll
     for (int run = 0; run < runs; ++run) {
@@ -198,11 +188,11 @@ struct Rows {  // rows of a tile that a warp updates together; a lane has n time
         m_wide[run] = adamw::four_of_halves(m[run]), v_wide[run] = adamw::four_of_halves(v[run]);
       }
     }
-    const bool none_special = advance_runs<true>(k, g, upper, rest, m_wide, v_wide);
+    const adamw::Largest largest = advance_narrow(by.k, by.ordinary, g, upper, rest, m_wide, v_wide);
     if constexpr (codes) {
 #pragma unroll
       for (int row = 0; row < count; ++row) encode_row(t, m_wide, v_wide, bits, first, row);
-    } else if (none_special) {
+    } else if (max(largest.m, largest.v) <= bits_of(INFINITY)) {
 #pragma unroll
       for (int run = 0; run < runs; ++run) {
         m[run] = adamw::halves_of_numbers(m_wide[run], bits[run], Noise::first);
@@ -220,27 +210,26 @@ struct Rows {  // rows of a tile that a warp updates together; a lane has n time
   // A row of a tile is a block of moments in 8 bits: its scales, then its codes.
   template <class W>
   __device__ __forceinline__ void encode_row(const TileOf<W>& t, float4 (&m_wide)[runs], float4 (&v_wide)[runs],
-                                             const std::uint32_t (&bits)[runs][4], int first, int row) {
+                                             std::uint32_t (&bits)[runs][4], int first, int row) {
     using adamw::FirstMoment, adamw::SecondMoment;
-    std::uint32_t m_most = 0, v_most = 0;
+    constexpr int fours = runs_of_row;
+    const auto of_row = [&](auto& of) -> auto& {
+      return reinterpret_cast<std::remove_reference_t<decltype(of[0])>(&)[fours]>(of[row * fours]);
+    };
+    float m_most = 0;
+    std::uint32_t v_most = 0;
 #pragma unroll
-    for (int run = row * runs_of_row; run < (row + 1) * runs_of_row; ++run)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        m_most = max(m_most, bits_of(part(m_wide[run], e)) & 0x7fffffff);
-        v_most = max(v_most, bits_of(part(v_wide[run], e)) & 0x7fffffff);
-      }
-    const float m_next = FirstMoment::Of::scale(float_of(__reduce_max_sync(~0u, m_most))),
+    for (int i = 0; i < 4 * fours; ++i) {
+      m_most = adamw::larger(m_most, part(of_row(m_wide)[i / 4], i % 4));
+      v_most = max(v_most, bits_of(part(of_row(v_wide)[i / 4], i % 4)) & 0x7fffffff);
+    }
+    const float m_next = FirstMoment::Of::scale(float_of(__reduce_max_sync(~0u, bits_of(m_most)))),
                 v_next = SecondMoment::Of::scale(float_of(__reduce_max_sync(~0u, v_most)));
     if (threadIdx.x % 32 == 0 && within(t, first, row * runs_of_row)) {
       t.w->m_scale[block_of(t, first + row)] = m_next;
       t.w->v_scale[block_of(t, first + row)] = v_next;
     }
-#pragma unroll
-    for (int run = row * runs_of_row; run < (row + 1) * runs_of_row; ++run) {
-      m[run] = adamw::first_codes(m_wide[run], 1 / m_next, bits[run]);
-      v[run] = adamw::second_codes(v_wide[run], 1 / v_next, bits[run]);
-    }
+    adamw::encode(of_row(m_wide), of_row(v_wide), of_row(bits), m_next, v_next, of_row(m), of_row(v));
   }
 };
 
@@ -249,8 +238,7 @@ template <int columns, int n, bool Cut, class Moments, class W>
 __device__ __forceinline__ void update(const adamw::Numbers* numbers, const TileOf<W>& t, const Gradient<columns>& gradient, Barrier& full,
                                        int worker, int workers, int parity) {
   using These = Rows<columns, n, Cut, Moments>;
-  const adamw::Numbers k = *numbers;
-  const TileNoise noise(k, t);
+  const By by(*numbers, t.w->parameter);
   These now, next;
   now.fetch(t, worker * These::count);
   full.wait(parity);
@@ -258,7 +246,7 @@ __device__ __forceinline__ void update(const adamw::Numbers* numbers, const Tile
   for (int first = worker * These::count; first < 128;) {
     const int then = first + workers * These::count;
     if (then < 128) next.fetch(t, then);
-    now.finish(k, t, gradient, first, noise);
+    now.finish(by, t, gradient, first);
     now = next;
     first = then;
   }

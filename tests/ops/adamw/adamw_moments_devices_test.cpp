@@ -105,9 +105,9 @@ class AdamwMoments : public OnDevices {
       start(at(w.state), 1, ctx), set_rate(at(w.state), 1e-2, ctx), set_seed(at(w.state), seed, ctx);
     });
   }
-  void step(Where where, Weight& w, const std::vector<std::int64_t>& cuts = {0}) {
+  void step(Where where, Weight& w, const std::vector<std::int64_t>& cuts = {0}, const Hyper& of = hyper) {
     run(where, w.all(), [&](Context& ctx, const On& at) {
-      const Tensor numbers = begin(at(w.state), hyper, ctx);
+      const Tensor numbers = begin(at(w.state), of, ctx);
       std::vector<Update> all;
       for (std::size_t i = 0; i < cuts.size(); ++i) all.push_back(w.update(at, cuts[i], i + 1 < cuts.size() ? cuts[i + 1] - cuts[i] : -1));
       advance(all, numbers, ctx);
@@ -171,6 +171,23 @@ TEST_P(AdamwMoments, CpuAndGpuGiveTheSameBits) {
       EXPECT_TRUE(each[0].same(each[1])) << n << " elements";
     }
   }
+}
+
+TEST_P(AdamwMoments, OfTheLeastAndTheLargestNumbersCpuAndGpuGiveTheSameBits) {
+  if (GetParam() == Where::cpu) GTEST_SKIP() << "of both";
+  for (DType moments : {DType::bf16, DType::u8})
+    for (const double eps : {1e-8, 0.0, -1.0}) {  // no eps, and one that no optimizer has: the language's quotients
+      std::vector<Weight> each;
+      for (Where where : devices()) {
+        Weight& w = each.emplace_back(8 * moments_block, moments, DType::bf16, true, DType::f32);
+        const auto g = w.grad.values();
+        const float of_block[] = {0, 1e-38f, 1e-30f, 1e-20f, 1e-3f, 1e10f, 1e15f, 1e18f};
+        for (std::int64_t i = 0; i < 8 * moments_block; ++i) w.grad.set(i, float(g[std::size_t(i)]) * of_block[i / moments_block]);
+        begin_at(where, w);
+        for (int t = 0; t < 3; ++t) step(where, w, {0}, {.eps = eps, .clip = 0});
+      }
+      EXPECT_TRUE(each[0].same(each[1])) << eps;
+    }
 }
 
 TEST_P(AdamwMoments, CutsAndPartsGiveTheBitsOfTheWhole) {

@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <set>
+#include <vector>
 
 #include "base/random.h"
 
@@ -12,14 +14,14 @@ namespace headroom::adamw {
 namespace {
 
 TEST(MomentCodes, EveryCodeIsItsOwnValueWhateverTheNoise) {
-  for (const float scale : {1.0f, 3e-7f, 0x1p-126f, 7e20f})
+  for (const float scale : {1.0f, 3e-7f, 0x1p-125f, 7e20f})
     for (std::uint32_t c = 0; c < 256; ++c)
       for (const std::uint32_t noise : {0x10u, 0x8000u, 0xfff0u}) {
         const auto code = std::uint8_t(c);
         const float m = FirstMoment::value(code, scale), v = SecondMoment::value(code, scale);
-        if (scale == 0x1p-126f && c > 0) continue;  // values below FP32's normal numbers keep fewer digits
-        EXPECT_EQ(FirstMoment::code(m, 1 / scale, noise), c) << scale << " " << noise;
-        EXPECT_EQ(SecondMoment::code(v, 1 / scale, noise), c) << scale << " " << noise;
+        if (scale == 0x1p-125f && c > 0) continue;  // values below FP32's normal numbers keep fewer digits
+        EXPECT_EQ(FirstMoment::code(m, inverse_of(scale), noise), c) << scale << " " << noise;
+        EXPECT_EQ(SecondMoment::code(v, inverse_of(scale), noise), std::max(c, 1u)) << scale << " " << noise;
         EXPECT_GE(v, 0);
       }
   for (std::uint32_t c = 1; c < 256; ++c) {
@@ -38,10 +40,10 @@ TEST(MomentCodes, RoundingKeepsTheMeanAndAStepIsASixteenthToAnEighth) {
     std::set<std::uint32_t> codes;
     for (std::uint32_t k = 0; k < many; ++k) {
       const std::uint32_t noise = k << 4 | 8;  // all of them, evenly
-      m -= double(FirstMoment::value(FirstMoment::code(-x, 1, noise), 1));
-      v += double(SecondMoment::value(SecondMoment::code(x, 1, noise), 1));
+      m -= double(FirstMoment::value(FirstMoment::code(-x, inverse_of(1), noise), 1));
+      v += double(SecondMoment::value(SecondMoment::code(x, inverse_of(1), noise), 1));
       h += double(widen(half_of(x, noise)));
-      codes.insert(SecondMoment::code(x, 1, noise));
+      codes.insert(SecondMoment::code(x, inverse_of(1), noise));
     }
     EXPECT_NEAR(m / many, x, 2e-3 * x);
     EXPECT_NEAR(v / many, x, 2e-4 * x);
@@ -58,17 +60,46 @@ TEST(MomentCodes, RoundingKeepsTheMeanAndAStepIsASixteenthToAnEighth) {
 
 TEST(MomentCodes, ASecondMomentNeverBecomesZeroAndWhatIsNotFiniteIsNotHidden) {
   for (const float x : {1e-38f, 1e-20f, 0x1p-40f, 0x1p-149f}) {
-    EXPECT_EQ(SecondMoment::code(x, 1, 0), 1);
+    EXPECT_EQ(SecondMoment::code(x, inverse_of(1), 0), 1);
     EXPECT_GT(SecondMoment::value(1, 1), 0);
   }
-  EXPECT_EQ(SecondMoment::code(0, 1, 0xffff), 0);
-  EXPECT_EQ(FirstMoment::value(FirstMoment::code(0, 1, 0xffff), 1), 0);
+  EXPECT_EQ(SecondMoment::code(0, inverse_of(1), 0xffff), 1);
+  EXPECT_EQ(FirstMoment::value(FirstMoment::code(0, inverse_of(1), 0xffff), 1), 0);
   EXPECT_TRUE(std::isnan(FirstMoment::Of::scale(NAN)));
   EXPECT_TRUE(std::isinf(FirstMoment::Of::scale(INFINITY)));
-  EXPECT_EQ(SecondMoment::Of::scale(0), 0x1p-126f);
+  EXPECT_EQ(SecondMoment::Of::scale(0), 0x1p-125f);
   for (const std::uint32_t nan : {0x7fffffffu, 0x7fc00000u, 0xffffffffu, 0x7f800001u})
     EXPECT_TRUE(std::isnan(widen(half_of(float_of(nan), 0xffff))));
   EXPECT_TRUE(std::isinf(widen(half_of(INFINITY, 0xffff))));
+}
+
+TEST(MomentNoise, EveryBitOfNeighboursIsEvenAndNoTwoGoTogether) {
+  Numbers k{};
+  k.random = 77;
+  const Noise noise(k, 3);
+  constexpr int runs = 1 << 14, bits = 8;  // the highest ones of each, which decide
+  std::vector<std::array<int, 2 * Noise::run * bits>> drawn(runs);
+  for (int r = 0; r < runs; ++r) {
+    std::uint32_t x[Noise::run], half[Noise::run / 2];
+    const std::int64_t element = std::int64_t(r) * Noise::run + (std::int64_t(1) << 40);
+    noise.of_neighbours(element, x);
+    for (int from : {0, Noise::run / 2}) {
+      noise.of_neighbours(element + from, half);
+      for (int e = 0; e < Noise::run / 2; ++e) ASSERT_EQ(half[e], x[from + e]);
+    }
+    for (int e = 0; e < Noise::run; ++e)
+      for (int b = 0; b < bits; ++b) {
+        drawn[std::size_t(r)][std::size_t(2 * e * bits + b)] = Noise::first(x[e]) >> (15 - b) & 1;
+        drawn[std::size_t(r)][std::size_t((2 * e + 1) * bits + b)] = Noise::second(x[e]) >> (15 - b) & 1;
+      }
+  }
+  const double sd = std::sqrt(double(runs)) / 2;
+  for (std::size_t i = 0; i < drawn[0].size(); ++i)
+    for (std::size_t j = 0; j <= i; ++j) {
+      int both = 0;
+      for (const auto& d : drawn) both += i == j ? d[i] : d[i] ^ d[j];
+      EXPECT_NEAR(both, runs / 2, 5.5 * sd) << i << " " << j;
+    }
 }
 
 TEST(AdamwMomentsAsked, WhatDoesNotBelongTogetherIsRefused) {

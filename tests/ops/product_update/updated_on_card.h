@@ -55,8 +55,8 @@ struct Updated {  // what an update changes, of a weight in halves
       const float of_m = adamw::FirstMoment::Of::scale(float(m_most)), of_v = adamw::SecondMoment::Of::scale(float(v_most));
       m_scale.set(b / each, of_m), v_scale.set(b / each, of_v);
       for (std::int64_t i = b; i < end; ++i) {
-        m.here().as<std::uint8_t>()[i] = adamw::FirstMoment::code(float(first[std::size_t(i)]), 1 / of_m, 0x8000);
-        v.here().as<std::uint8_t>()[i] = adamw::SecondMoment::code(float(second[std::size_t(i)]), 1 / of_v, 0x8000);
+        m.here().as<std::uint8_t>()[i] = adamw::FirstMoment::code(float(first[std::size_t(i)]), adamw::inverse_of(of_m), 0x8000);
+        v.here().as<std::uint8_t>()[i] = adamw::SecondMoment::code(float(second[std::size_t(i)]), adamw::inverse_of(of_v), 0x8000);
       }
     }
   }
