@@ -385,6 +385,17 @@ TEST_F(Forecast, WordsWithBlanksAreShownInQuotes) {
   EXPECT_EQ(j["program"], std::string(HEADROOM_LIKE_TORCH) + " batch=1 'nothing but a word'");
 }
 
+// Words that tell a launcher to start two: contexts of ranks have NCCL's buffers, those of processes that only share a card have not.
+TEST_F(Forecast, ProcessesOfALauncherThatAreNoRanksHaveSmallContexts) {
+  const Json alone = json("--device h100", "shares", 0), launched = json("--device h100", "shares --nproc-per-node 2", 0);
+  EXPECT_EQ(launched["needed_bytes"], alone["needed_bytes"]);
+  EXPECT_EQ(launched["beside_bytes"], alone["beside_bytes"]);
+  const std::string two = "The launcher starts 2 processes, and all use card 0";
+  EXPECT_NE(run("forecast --device h100 --db " + db_ + " -- " HEADROOM_LIKE_TORCH " shares --nproc-per-node 2").out.find(two),
+            std::string::npos);
+  EXPECT_EQ(run("forecast --device h100 --db " + db_ + " -- " HEADROOM_LIKE_TORCH " shares").out.find(two), std::string::npos);
+}
+
 TEST_F(Forecast, ARulerIsNoReason) {
   put("rule.sh", "echo 'what is wrong'; echo -----; exit 4\n");
   const Ended e = shell("$H forecast --device h100 -- sh rule.sh");

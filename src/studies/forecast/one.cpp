@@ -132,6 +132,24 @@ std::uint64_t unlimited_from(const DryRun& ended) {
   return std::uint64_t(errors);
 }
 
+bool share_a_card(const DryRun& run) {
+  return std::ranges::any_of(run.processes, [](const ProcessStory& p) {
+    return std::ranges::any_of(p.cards, [](const ProgramAccount& a) { return a.others_bytes > 0; });
+  });
+}
+
+// A launcher's processes that are no ranks of one program have contexts without NCCL. They ran with larger ones, which counts where one process met
+// another's on its card: then they run again.
+void run_as_no_ranks(DryRunAsked& asked, DryRun& run, const Room& room, const Host& host, Told& t) {
+  constexpr const char* what = "the run with contexts of processes that are no ranks";
+  asked.dry.card.context_bytes = room.overhead_bytes;
+  if (!share_a_card(run) || run.ended.asked || t.stop(host.stop(), what)) return;
+  DryRunAsked again = asked;
+  again.output = [](std::string_view) {};
+  DryRun other = run_dry(again);
+  if (!t.stop(other.ended.asked, what) && other.any_bytes()) run = std::move(other);
+}
+
 // Widens the need by another run of the program, which ended well.
 void take_in(Told& t, const DryRun& run) {
   Runs& all = *t.runs;
@@ -236,6 +254,7 @@ Told forecast_one(const Forecast& a, const std::vector<std::string>& program, co
   Told t;
   t.device = a.device;
   const int told = ranks_told(program), cards = a.gpus > 0 ? a.gpus : told;
+  t.started = told;
   t.room = room_of_program(a.device, a.memory_bytes, told);
   t.row.program = as_typed_in_a_shell(program);
   t.row.device = a.device.name;
@@ -255,6 +274,8 @@ Told forecast_one(const Forecast& a, const std::vector<std::string>& program, co
   };
   asked.progress = doing("running dry");
   DryRun run = run_dry(asked);
+  const auto room_of = [&a](const DryRun& r) { return room_of_program(a.device, a.memory_bytes, ranks_here(r.processes)); };
+  if (ranks_here(run.processes) < told) run_as_no_ranks(asked, run, room_of(run), host, t);
   if (!ended_early_by(run).empty() && !std::getenv(dry::float_variable)) {
     asked.progress = doing("ended after one step; once more with another value");
     if (auto other = with_another_float(asked, run, host, t)) run = std::move(*other);
@@ -266,7 +287,7 @@ Told forecast_one(const Forecast& a, const std::vector<std::string>& program, co
   if (!run.any_bytes()) refuse_without_bytes(run, program, cards);
   if (too_small) asked.progress = doing("does not fit; once more with unlimited memory");
   if (too_small) run = with_unlimited_memory(asked, std::move(run), host, t);
-  if (const int here = ranks_here(run.processes); here != told) t.room = room_of_program(a.device, a.memory_bytes, here);
+  t.room = room_of(run);
   fill(t, run.processes);
   if (const ProcessStory* const one = routed_one(t.processes);
       one && !t.stopped && run.ended_well() && !std::getenv(dry::routing_variable)) {

@@ -249,6 +249,12 @@ void add_beside(const Told& t, Record& r) {
                         words(most.others_bytes), most.pid);
   text += o.measured ? " (measured on this card)." : " (a reserve, not measured on this card).";
   r.add(Part{Note{text, false}});
+  const bool one_card = std::ranges::all_of(t.accounts, [&](const ProgramAccount& a) { return a.card == most.card; });
+  if (t.started > 1 && t.row.ranks <= 1 && most.others_bytes > 0 && one_card)
+    r.add(Part{Note{fmt::format("The launcher starts {} processes, and all use card {}: a rank takes its own by "
+                                "torch.cuda.set_device(int(os.environ['LOCAL_RANK'])).",
+                                t.started, most.card),
+                    false}});
 }
 
 void add_host(const Told& t, Record& r) {

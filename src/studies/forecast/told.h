@@ -43,6 +43,7 @@ struct Told {
   std::string waits;                     // a loop waits for a value to change: the observer's sentence
   std::string ended;                     // how it ended, where that was not well: "exit code 1: ValueError: …"
   std::string advice;                    // what would let it go on; empty: not known
+  int started = 1;                       // processes that the command tells a launcher to start on each host
   Device device;
   Room room;
   std::optional<Routing> routing{};
