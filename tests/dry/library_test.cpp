@@ -282,6 +282,13 @@ TEST_F(DryLibrary, RanksExchangeSmallValues) {
   EXPECT_EQ(recorded<dry::Collective>().size(), 4u * 10);
 }
 
+TEST_F(DryLibrary, RanksThatForgetToTakeACardEachAreRefused) {
+  settings.cards = 2;
+  EXPECT_EQ(run("ranks_on_one_card"), Numbers{15});
+  settings.cards = 1;  // they have no other
+  EXPECT_EQ(run("ranks_on_one_card"), Numbers{0});
+}
+
 TEST_F(DryLibrary, ProcessesOnOneCardShareIt) {
   EXPECT_EQ(run("shared_card"), (Numbers{1000, 464, 1, 1, 1}));
   std::uint64_t most = 0;  // bytes of the card, by both: 512 and 100 MiB, and a context

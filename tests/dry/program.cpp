@@ -480,6 +480,27 @@ void ranks() {
   }
 }
 
+// Two ranks that forgot to take a card each: the later one is refused.
+void ranks_on_one_card() {
+  Id id{};
+  call("ncclGetUniqueId", &id);
+  int refused = 0;
+  for (int r = 0; r < 2; ++r) {  // one after the other
+    const pid_t child = fork();
+    if (child == 0) {
+      void* group = nullptr;
+      const int failed = call("ncclCommInitRank", &group, 2, id, r);
+      const auto last = reinterpret_cast<const char* (*)(void*)>(dlsym(RTLD_DEFAULT, "ncclGetLastError"));
+      const bool said = last && std::string(last(nullptr)) == "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 0";
+      _exit(failed + 10 * said);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    refused = refused * 100 + WEXITSTATUS(status);
+  }
+  print(refused);
+}
+
 // Two processes on one card: each sees what the other holds.
 void shared_card() {
   print(free_mib());
@@ -584,6 +605,7 @@ int main(int argc, char** argv) {
       {"threads", threads},
       {"shared_card", shared_card},
       {"ranks", ranks},
+      {"ranks_on_one_card", ranks_on_one_card},
       {"marks", marks},
       {"speed", speed},
       {"pool", pool},

@@ -112,15 +112,17 @@ int patience() {
 
 }  // namespace
 
+std::optional<Given> given_so_far(const std::string& channel, int rank, std::uint64_t number) {
+  if (!folder()) return {};
+  const std::lock_guard lock(logs().mutex);
+  return logs().taken.try_emplace({channel, rank}, channel, rank, O_RDONLY).first->second.entry(number);
+}
+
 std::optional<Given> take_values(const std::string& channel, int rank, std::uint64_t number) {
   if (!folder()) return {};
   if (several_hosts()) rank = instead_of(channel, rank);
   for (int waited = 0, most = patience(); waited < most; ++waited) {
-    {
-      const std::lock_guard lock(logs().mutex);
-      Log& log = logs().taken.try_emplace({channel, rank}, channel, rank, O_RDONLY).first->second;
-      if (auto given = log.entry(number)) return given;
-    }
+    if (auto given = given_so_far(channel, rank, number)) return given;
     usleep(1000);
   }
   if (several_hosts()) {

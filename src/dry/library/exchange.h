@@ -18,6 +18,7 @@ struct Given {
   bool known = false;
   std::vector<char> bytes;
 };
-std::optional<Given> take_values(const std::string& channel, int rank, std::uint64_t number);  // none: that rank was too late
+std::optional<Given> take_values(const std::string& channel, int rank, std::uint64_t number);   // none: that rank was too late
+std::optional<Given> given_so_far(const std::string& channel, int rank, std::uint64_t number);  // without waiting
 
 }  // namespace headroom::dry

@@ -25,7 +25,7 @@ using namespace headroom::dry;
 
 namespace {
 
-constexpr int success = 0, system_error = 2;
+constexpr int success = 0, system_error = 2, invalid_usage = 5;
 
 struct Id {
   char bytes[128];
@@ -152,6 +152,25 @@ void receive_small(Communicator& c, void* out, std::size_t bytes, int peer) {
   });
 }
 
+thread_local std::string why_refused;
+
+// NCCL refuses two ranks on one card. Of two ranks that come, the later one finds the earlier; where the host is said to have fewer cards than ranks,
+// they have no choice, and a machine with more cards may be meant.
+bool shares_its_card(const Communicator& c) {
+  if (c.ranks < 2 || c.ranks > host_cards()) return false;
+  const std::string channel = c.channel + ".cards";
+  const int mine = physical(c.device);
+  give_values(channel, c.rank, &mine, sizeof mine, true);
+  for (int r = 0; r < c.ranks; ++r) {
+    const auto theirs = r == c.rank ? std::nullopt : given_so_far(channel, r, 0);
+    if (!theirs || std::memcmp(theirs->bytes.data(), &mine, sizeof mine) != 0) continue;
+    why_refused = "Duplicate GPU detected : rank " + std::to_string(c.rank) + " and rank " + std::to_string(r) + " both on CUDA device " +
+                  std::to_string(mine);
+    return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 extern "C" {
@@ -163,11 +182,11 @@ int ncclGetUniqueId(Id* id) {
   std::memset(id, 0, sizeof *id);
   return getrandom(id->bytes, 16, 0) == 16 ? success : system_error;
 }
-const char* ncclGetErrorString(int) { return "an error of NCCL in a dry run"; }
-const char* ncclGetLastError(void*) { return ""; }
+const char* ncclGetErrorString(int error) { return error == invalid_usage ? "invalid usage" : "an error of NCCL in a dry run"; }
+const char* ncclGetLastError(void*) { return why_refused.c_str(); }
 int ncclCommInitRank(Communicator** out, int ranks, Id id, int rank) {
   *out = make(ranks, rank, channel_of(id));
-  return success;
+  return shares_its_card(**out) ? invalid_usage : success;
 }
 int ncclCommInitRankConfig(Communicator** out, int ranks, Id id, int rank, void*) { return ncclCommInitRank(out, ranks, id, rank); }
 int ncclCommInitRankScalable(Communicator** out, int ranks, int rank, int, const Id* ids, void*) {

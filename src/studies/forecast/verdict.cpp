@@ -117,7 +117,7 @@ std::string verdict(const Told& t) {
       if (!t.waits.empty())
         return fmt::format("Not known whether it fits: {}. {}. Give that loop a number of turns after which it ends, and forecast again.",
                            t.waits, until);
-      return fmt::format("The program failed ({}).{} {}.", t.ended, t.advice.empty() ? "" : fmt::format(" {}.", t.advice), until);
+      return fmt::format("The program failed ({}){}. {}.", t.ended, t.advice.empty() ? "" : ": " + t.advice, until);
     }
   }
 }
