@@ -4,6 +4,7 @@ leave reserved there is not known, so the answer is "at least". torch.backends.c
 "at least", too, where there are convolutions. Inductor also times whether a product becomes faster with padded matrices; such a program is run three
 times: with what a card is likely to choose, with none padded, with all."""
 import functools
+import inspect
 import math
 import os
 import subprocess
@@ -108,17 +109,24 @@ def _likely_padded(operations, odd_sum, odd_result, first_lies_across):
     return odd_sum and first_lies_across or (odd_sum or odd_result) and operations >= 1 << 34
 
 
+def _of_product(mat1, mat2):
+    """Its operations, whether its sum and its result's rows have odd lengths, and whether the sum runs across the first matrix."""
+    size = lambda sizes: math.prod(n if isinstance(n, int) else n.node.hint or 1 for n in sizes)
+    odd = [isinstance(n, int) and n * mat1.element_size() % 16 != 0 for n in (mat1.shape[-1], mat2.shape[-1])]  # what varies is not padded
+    return 2 * size(mat1.shape) * size(mat2.shape[-1:]), *odd, size(mat1.stride()[-1:]) != 1
+
+
 def _pads(module):
     """What inductor pads is measured in memory as on a card; the choice is none of the times here. Nothing that another run measured is taken."""
-    if not all(hasattr(module, name) for name in ("_should_pad", "is_padded_faster", "realize_symbols", "get_cached_should_pad")):
+    decides = ("_should_pad", "is_padded_faster") if hasattr(module, "is_padded_faster") else ("_should_pad_bench", "should_pad")
+    asked, faster = (getattr(module, name, None) for name in decides)
+    if asked is None or faster is None or [*inspect.signature(faster).parameters] != ["key", "ori_time", "pad_time"]:
         return
-    how, asked, products, chosen, times = os.environ.get("HEADROOM_DRY_ROUTING", "random"), module._should_pad, [], {}, {}
+    how, products, chosen, times = os.environ.get("HEADROOM_DRY_ROUTING", "random"), [], {}, {}
 
     @functools.wraps(asked)
-    def _should_pad(match, mat1, mat2, *args, **kwargs):
-        operations = 2 * math.prod(module.realize_symbols(mat1.shape)) * module.realize_symbols(mat2.shape)[-1]
-        odd = [isinstance(n, int) and n * mat1.element_size() % 16 != 0 for n in (mat1.shape[-1], mat2.shape[-1])]  # what varies is not padded
-        products.append((operations, *odd, module.realize_symbols(mat1.stride())[-1] != 1))
+    def asked_of(match, mat1, mat2, *args, **kwargs):
+        products.append(_of_product(mat1, mat2))
         try:
             return asked(match, mat1, mat2, *args, **kwargs)
         finally:
@@ -131,7 +139,8 @@ def _pads(module):
         chosen[key] = how == "worst" or how != "balanced" and _likely_padded(*products[-1])
         return chosen[key]
 
-    module._should_pad, module.is_padded_faster = _should_pad, is_padded_faster
+    for name, ours in zip(decides, (asked_of, is_padded_faster)):
+        setattr(module, name, ours)
     module.get_cached_should_pad, module.set_cached_should_pad = chosen.get, chosen.__setitem__
     module.get_cached_base_mm_benchmark_time, module.set_cached_base_mm_benchmark_time = times.get, times.__setitem__
 
