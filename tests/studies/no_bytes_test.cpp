@@ -16,6 +16,7 @@ TEST(ForecastWithoutBytes, AProgramThatAsksForACardThatIsNotShownIsToldHowToShow
   EXPECT_EQ(advice_on(run, 0), "--gpus 2 shows two GPUs to the program; here it is shown one");
   DryRun twice;
   twice.tail = "DistBackendError: NCCL error\nLast error:\nDuplicate GPU detected : rank 1 and rank 0 both on CUDA device 0\n";
+  EXPECT_EQ(advice_on(twice, 1), "two ranks are on one card; --gpus N shows N GPUs to the program, here it is shown one");
   EXPECT_EQ(advice_on(twice, 2).find("two ranks are on one card; each takes its own by torch.cuda.set_device("), 0u) << advice_on(twice, 2);
   EXPECT_EQ(advice_on(run, 2), "--gpus 3 shows 3 GPUs to the program; here it is shown 2");
   run.ended.exit_code = 1;

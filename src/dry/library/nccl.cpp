@@ -154,10 +154,9 @@ void receive_small(Communicator& c, void* out, std::size_t bytes, int peer) {
 
 thread_local std::string why_refused;
 
-// NCCL refuses two ranks on one card. Of two ranks that come, the later one finds the earlier; where the host is said to have fewer cards than ranks,
-// they have no choice, and a machine with more cards may be meant.
+// NCCL refuses two ranks on one card. Of two ranks that come, the later one finds the earlier.
 bool shares_its_card(const Communicator& c) {
-  if (c.ranks < 2 || c.ranks > host_cards()) return false;
+  if (c.ranks < 2) return false;
   const std::string channel = c.channel + ".cards";
   const int mine = physical(c.device);
   give_values(channel, c.rank, &mine, sizeof mine, true);

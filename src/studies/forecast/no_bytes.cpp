@@ -13,7 +13,8 @@ namespace headroom::studies {
 std::string advice_on(const DryRun& run, int cards) {
   if (run.says("no cuda gpus are available")) return "something sets CUDA_VISIBLE_DEVICES for it, so that it sees no card";
   if (run.says("Duplicate GPU detected"))
-    return "two ranks are on one card; each takes its own by torch.cuda.set_device(int(os.environ['LOCAL_RANK']))";
+    return cards <= 1 ? "two ranks are on one card; --gpus N shows N GPUs to the program, here it is shown one"
+                      : "two ranks are on one card; each takes its own by torch.cuda.set_device(int(os.environ['LOCAL_RANK']))";
   if (!run.says("invalid device ordinal")) return "";
   const int shown = std::max(1, cards);
   return shown == 1 ? "--gpus 2 shows two GPUs to the program; here it is shown one"
