@@ -1,6 +1,7 @@
 """Values of the card that nobody knows: what stands for them, and the sizes that follow."""
 
 import importlib.util
+import sys
 import unittest
 
 from dry_program import Dry
@@ -32,6 +33,23 @@ class Guesses(Dry):
         shares = "measured:" + ",".join(["9"] + ["1"] * 15)
         counts = eval(self.dry(program, HEADROOM_DRY_ROUTING=shares)[0][0])
         self.assertEqual((sum(counts), counts[0] == max(counts)), (128, True))
+
+    @unittest.skipIf(sys.version_info < (3, 12), "older versions keep what is looked at")
+    def test_what_a_method_lets_go_is_gone_though_its_module_was_looked_for(self):
+        program = """
+            import torch
+            class Router:
+                def largest(self, x):
+                    return x.topk(2)[1]
+                def scores(self, x):
+                    x = x + 1
+                    self.largest(x)
+                    before = torch.cuda.memory_allocated()
+                    x = None
+                    return before - torch.cuda.memory_allocated()
+            print(Router().scores(torch.randn(1 << 18, 4, device="cuda")))
+        """
+        self.assertEqual(self.dry(program)[0], [str(4 << 20)])
 
     def test_how_many_proposed_words_are_right_is_not_known(self):
         """Both models choose the word in the middle of a row, by a rule; that does not make them agree."""

@@ -1,6 +1,22 @@
 """What is taken for values that a program could not go on without: which experts tokens go to, which word comes next, what a mask hides."""
+import ctypes
 import os
 import sys
+
+# From 3.12 on: a variable of a frame. Its f_locals would keep all of the frame's variables, tensors too, for as long as it runs.
+_variable = getattr(ctypes.pythonapi, "PyFrame_GetVarString", None)
+if _variable is not None:
+    _variable.argtypes, _variable.restype = (ctypes.py_object, ctypes.c_char_p), ctypes.py_object
+
+
+def _owner(frame):
+    """The object whose method it is; None: it is no method."""
+    if "self" not in frame.f_code.co_varnames[:1]:
+        return None
+    try:
+        return frame.f_locals.get("self") if _variable is None else _variable(frame, b"self")
+    except NameError:  # deleted
+        return None
 
 
 class Rules:
@@ -51,7 +67,7 @@ class Rules:
     def module_of(self, frame):
         """The module whose method asks; 0: none does."""
         while frame is not None:
-            owner = frame.f_locals.get("self") if "self" in frame.f_code.co_varnames[:1] else None
+            owner = _owner(frame)
             if isinstance(owner, self.torch.nn.Module):
                 return id(owner)
             frame = frame.f_back
