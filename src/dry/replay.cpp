@@ -287,11 +287,15 @@ struct Played {
   bool ran_out = false;
 };
 
-// At a segment that was given back: PyTorch asked for another at once, so it was out of memory, which another layout may not be.
-bool was_full(std::span<const Request> requests, std::size_t i) {
+// The segment that was asked for at once after those that were given back from here on; 0: none was.
+std::uint64_t segment_after(std::span<const Request> requests, std::size_t i) {
   while (i < requests.size() && requests[i].what == std::uint32_t(RequestIs::segment_free)) ++i;
-  return i < requests.size() && requests[i].what == std::uint32_t(RequestIs::segment_taken);
+  return i < requests.size() && requests[i].what == std::uint32_t(RequestIs::segment_taken) ? requests[i].bytes : 0;
 }
+
+// Whether PyTorch gave segments back because it was out of memory, which another layout may not be, and not because the program emptied its cache before
+// its next request. `reserved`: before it did. What the driver takes itself is not in `limit`.
+bool was_full(std::uint64_t reserved, std::uint64_t next, std::uint64_t limit) { return next != 0 && reserved + next > limit - limit / 64; }
 
 // The streams of the segments that were given back from here on.
 std::vector<std::uint32_t> streams_that_gave(std::span<const Request> requests, std::size_t i) {
@@ -327,6 +331,7 @@ std::optional<Played> played(std::span<const Request> requests, std::span<const 
   std::unordered_set<std::uint64_t> not_there;           // blocks of the run that are left out here
   bool emptied = false;
   std::size_t taken = 0;
+  std::uint64_t reserved = 0;  // in the run
   std::vector<Needs> steps;
   const auto end_steps = [&] {
     while (steps.size() < step_ends.size() && taken >= step_ends[steps.size()]) steps.push_back(allocator.end_step());
@@ -335,7 +340,8 @@ std::optional<Played> played(std::span<const Request> requests, std::span<const 
     const Request& r = requests[i];
     const auto is = static_cast<RequestIs>(r.what);
     if (is == RequestIs::segment_free && !std::exchange(emptied, true)) {
-      const bool by_itself = (allocator.collects() || (!own && limit != 0)) && was_full(requests, i);  // the rules do it where they have to
+      const std::uint64_t next = segment_after(requests, i);  // where they have to, the rules do it
+      const bool by_itself = allocator.collects() ? next != 0 : !own && limit != 0 && was_full(reserved, next, limit);
       if (!by_itself) allocator.empty_cache(streams_that_gave(requests, i));
     }
     if (is != RequestIs::segment_free) emptied = false;
@@ -365,9 +371,10 @@ std::optional<Played> played(std::span<const Request> requests, std::span<const 
         break;
       }
       case RequestIs::segment_taken:
+        reserved += r.bytes;
         if (own) own->next(r.address, r.bytes);
         break;
-      case RequestIs::segment_free: break;
+      case RequestIs::segment_free: reserved -= std::min(reserved, r.bytes); break;
       default: return std::nullopt;
     }
   }

@@ -252,6 +252,23 @@ TEST(Replay, AnEmptiedCacheIsReservedNoMore) {
   EXPECT_EQ(spread->run.reserved, 38 * mib);
 }
 
+// A block is asked for at once after the cache was emptied, on a card with room for all: as PyTorch does where it tries cuDNN's kernels.
+TEST(Replay, ACacheThatIsEmptiedBeforeARequestIsNotAFullCard) {
+  History run;
+  for (const std::uint64_t at : {a, b, c})
+    run.segment(at, 40 * mib)
+        .take(at, 40 * mib)
+        .give(at)
+        .add(RequestIs::segment_free, at, 40 * mib)
+        .segment(at, 30 * mib)
+        .take(at, 30 * mib);
+  const std::vector<Workspace> workspaces{{0, 40 * mib, 44 * mib}};
+  const auto spread = spread_of(run.requests, 1000 * mib, {}, workspaces);
+  ASSERT_TRUE(spread);
+  EXPECT_EQ(spread->run.reserved, 100 * mib);
+  EXPECT_EQ(spread->high.reserved, 100 * mib);
+}
+
 TEST(Replay, EachStepHasItsOwnNeed) {
   History run;
   run.segment(a, 12 * mib).take(a, 12 * mib).segment(b, 40 * mib).take(b, 40 * mib).give(b);
