@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "dry/convolution.h"
+#include "dry/fourier.h"
 #include "dry/plain_product.h"
 #include "dry/stream_k.h"
 #include "dry/winograd.h"
@@ -30,6 +31,58 @@ constexpr WorkspaceRange workspace_on_card(const ConvolutionShape& s, const Engi
   if (!winograd_may(s)) return r;
   const std::uint64_t transforms = winograd_bytes(s);
   return {std::min(r.least, transforms), winograd_likely(s, choice.engine) ? transforms : r.likely, std::max(r.most, transforms)};
+}
+
+// With torch.backends.cudnn.benchmark PyTorch makes every plan that cuDNN lists, takes the largest workspace that one of them asks for, tries the plans
+// in it, and keeps the fastest. This is a listed plan's own, which no rule of what cuDNN chooses decides.
+constexpr WorkspaceRange workspace_of_listed(const ConvolutionShape& s, const EngineChoice& choice, std::uint64_t copies,
+                                             std::uint64_t said) {
+  if (!s.told() || s.grouped()) return unknown_workspace(s, said);
+  return stream_k_workspace(s, choice, copies, said).value_or(WorkspaceRange::exactly(said));
+}
+
+// What an engine for channels that lie apart copies where they are innermost.
+constexpr std::uint64_t copies_of_innermost(const ConvolutionShape& s) {
+  constexpr std::int64_t element = 4, alignment = 16;
+  if (!s.channels_innermost) return 0;
+  const bool point = product_of(s.filter.subspan(first_place)) == 1;  // lies the same either way
+  return std::uint64_t(element * (product_of(s.input) + product_of(s.output) + (point ? 0 : product_of(s.filter))) + alignment);
+}
+
+constexpr std::uint64_t winograd_workspace(const ConvolutionShape& s) { return winograd_bytes(s) + copies_of_innermost(s); }
+
+// Of one group's tensors. In groups four passes were seen to take up to 54 times as much.
+constexpr std::uint64_t fourier_bytes_of_a_group(const ConvolutionShape& s) {
+  if (!s.told() || !s.flat()) return 0;
+  const std::int64_t groups = s.input[1] / std::max<std::int64_t>(s.filter[1], 1), to = s.filter[0] / std::max<std::int64_t>(groups, 1);
+  const std::int64_t filter[] = {to, s.filter[1], s.filter[2], s.filter[3]}, input[] = {s.input[0], s.filter[1], s.input[2], s.input[3]},
+                     output[] = {s.output[0], to, s.output[2], s.output[3]};
+  ConvolutionShape one = s;
+  one.filter = filter;
+  one.input = input;
+  one.output = output;
+  return fourier_may(one) ? fourier_bytes(one, 0) : 0;
+}
+
+// The largest workspace among the engines that are listed only where there is a card; nothing: none is. `beside`: the engine of listed_beside_fourier is.
+constexpr WorkspaceRange workspace_of_unlisted(const ConvolutionShape& s, bool tensor_cores, bool beside) {
+  constexpr std::uint64_t most_of_groups = 64;
+  constexpr std::int64_t few_channels = 8, wide = 1 << 18;
+  if (!s.told()) return {};
+  if (s.grouped()) return {0, 0, most_of_groups * fourier_bytes_of_a_group(s)};
+  std::uint64_t bytes = 0;
+  if (fourier_may(s) && (s.pass != ConvolutionPass::data || beside)) bytes = fourier_bytes(s, copies_of_innermost(s));
+  if (winograd_listed(s)) bytes = std::max(bytes, winograd_workspace(s));
+  std::uint64_t most = bytes;
+  if (s.one_by_one() && !s.channels_innermost && tensor_cores &&
+      s.pass == ConvolutionPass::weight) {                                            // by cuBLAS: a gradient for each example, then
+    const std::uint64_t sums = std::uint64_t(s.input[0] * product_of(s.filter)) * 4;  // their sum
+    most = std::max(most, sums);
+    if (s.single() || product_of(s.input.subspan(first_place)) % 2 == 0 || product_of(s.filter) < wide) bytes = std::max(bytes, sums);
+  }
+  const bool thin =
+      !s.single() && winograd_fits(s) && std::min(s.filter[0], s.filter[1]) < few_channels;  // in 16 bits one was seen, of one channel
+  return {0, bytes, thin ? std::max(most, winograd_workspace(s)) : most};
 }
 
 // Of a cuDNN that cannot be asked without a card (one before 9.8, which PyTorch 2.4 to 2.7 bring). Of the 519 passes that an H200 was asked for with 9.19

@@ -19,6 +19,7 @@ struct ConvolutionShape {
   std::uint64_t element_bytes = 4;
   bool channels_innermost = false;  // a place's channels lie side by side
   bool dilated = false;
+  Sizes strides, padding;  // by dimension of places; empty: not told
 
   constexpr bool single() const { return element_bytes == 4; }
   constexpr bool told() const { return filter.size() > first_place && input.size() == filter.size() && output.size() == filter.size(); }

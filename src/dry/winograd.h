@@ -15,13 +15,16 @@ constexpr std::uint64_t winograd_bytes(const ConvolutionShape& s) {
   return std::uint64_t(36 * (tiles * (from + to) + from * to)) * 4;
 }
 
-constexpr bool winograd_may(const ConvolutionShape& s) {
-  if (s.pass != ConvolutionPass::weight || !s.single() || s.channels_innermost || !s.flat() || s.grouped() || s.dilated) return false;
+constexpr bool winograd_fits(const ConvolutionShape& s) {
+  if (!s.told() || s.pass != ConvolutionPass::weight || !s.flat() || s.grouped() || s.dilated) return false;
   if (s.filter[2] != 3 || s.filter[3] != 3) return false;
   for (std::size_t i = first_place; i < s.input.size(); ++i)  // stride 1, padding of 0 or 1
     if (s.output[i] > s.input[i] || s.output[i] + 2 < s.input[i]) return false;
   return true;
 }
+
+constexpr bool winograd_listed(const ConvolutionShape& s) { return s.single() && winograd_fits(s); }
+constexpr bool winograd_may(const ConvolutionShape& s) { return winograd_listed(s) && !s.channels_innermost; }
 
 // Which shapes a card computes so cannot be told but by asking it. Of the 742 that an H200 was asked for
 // (bench/results/h200_scratch_winograd_2026-11-29.csv) this is right for nine in ten, by the engine that cuDNN takes without a card.

@@ -220,6 +220,29 @@ TEST_F(ForecastAccount, AWorkspaceThatACardMayNotNeedIsNotInTheLowerEnd) {
   EXPECT_EQ(account.steps[0].reserved_high_bytes, 46 * mib) << "and an eighth of the range, in segments";
 }
 
+// A card may not list an engine that others were seen to list: of the largest workspaces in which kernels are tried two may be smaller, not all.
+TEST_F(ForecastAccount, TwoOfTheLargestWorkspacesInWhichKernelsAreTriedMayNotBeAskedFor) {
+  constexpr std::uint64_t mib = 1 << 20;
+  dry::ProgramRecord w;
+  w.mark("torch", "2.11.0", 1);
+  std::vector<dry::Request> all;
+  for (const std::uint64_t size : {50, 40, 30}) {
+    const std::uint64_t at = 1024 * mib * size, bytes = size * mib;
+    w.take(at, bytes);
+    w.mark("workspace on a card", fmt::format("0 {} {}", bytes, bytes), std::int64_t(at));
+    w.give(at);
+    using enum dry::RequestIs;
+    for (const auto what : {segment_taken, taken, unused, given, segment_free})
+      all.push_back({at, what == segment_taken || what == taken || what == segment_free ? bytes : 0, std::uint32_t(what), 0});
+  }
+  w.requests(all);
+  const ProgramAccount account = story(w).cards.at(0);
+  ASSERT_TRUE(account.spread);
+  EXPECT_EQ(account.spread->run.allocated, 50 * mib);
+  EXPECT_EQ(account.spread->low.allocated, 30 * mib);
+  EXPECT_EQ(account.spread->high.allocated, 50 * mib);
+}
+
 TEST_F(ForecastAccount, TheLinesThatReadValuesSinceTheLastStepAreKept) {
   dry::ProgramRecord w = two_steps();
   EXPECT_TRUE(story(w).unknown_lines.empty());
@@ -467,6 +490,17 @@ TEST_F(ForecastAccount, ConvolutionsThatAreChosenByTheirTimesAreSaid) {
   EXPECT_EQ(s.said[0].text, "chosen by their times");
   EXPECT_FALSE(with(true, false).tuned) << "it has no convolutions";
   EXPECT_FALSE(with(false, true).tuned);
+}
+
+TEST_F(ForecastAccount, WhatTryingConvolutionsTakesIsCountedWhereItIsKnown) {
+  dry::ProgramRecord w = two_steps();
+  w.mark("benchmark", "chosen by their times", 0);
+  w.note(dry::Said::by_library, "cuDNN convolutions");
+  w.mark("tries are known", "", 0);
+  const ProcessStory s = story(w);
+  EXPECT_FALSE(s.tuned);
+  ASSERT_EQ(s.said.size(), 1u);
+  EXPECT_NE(s.said[0].text.find("in the largest workspace that one of them asks for"), std::string::npos) << s.said[0].text;
 }
 
 TEST(ForecastAsked, AValueTakesThePlaceOfItsName) {

@@ -20,6 +20,8 @@
 #include "dry/card_workspace.h"
 #include "dry/library/public.h"
 #include "dry/library/real_cudnn.h"
+#include "dry/library/torch.h"
+#include "dry/library/tries.h"
 #include "dry/library/work.h"
 #include "dry/library/world.h"
 
@@ -46,6 +48,9 @@ enum Type {  // types of descriptors
 
 enum Attribute {
   convolution_dilations = 102,
+  convolution_strides = 103,
+  convolution_padding = 105,
+  search_mode = 200,
   search_graph = 201,
   search_results = 202,
   search_card = 204,
@@ -111,8 +116,9 @@ struct Convolved {
   std::vector<std::int64_t> filter, input, output;
   std::uint64_t element_bytes = 4;
   bool channels_innermost = false, dilated = false;
+  std::vector<std::int64_t> strides, padding;
 
-  ConvolutionShape shape() const { return {pass, filter, input, output, element_bytes, channels_innermost, dilated}; }
+  ConvolutionShape shape() const { return {pass, filter, input, output, element_bytes, channels_innermost, dilated, strides, padding}; }
 };
 
 struct Work {
@@ -123,7 +129,12 @@ struct Work {
   std::vector<std::uint64_t> turned;  // bytes of its tensors whose channels are not innermost: kernels of tensor cores need them so
   std::int64_t workspace_bytes = 0;
   Convolved convolved;                    // its filter is empty: it is no convolution
+  bool alone = false;                     // its graph has no other operation
   std::optional<WorkspaceRange> on_card;  // a plan's of a convolution
+  std::shared_ptr<Tries> tries;           // a graph's, where PyTorch chooses by trying
+  bool by_heuristics = false;             // a list's
+  int listed_at = -1, number = -1;        // an entry of that list; a plan that is one of several
+  WorkspaceRange own;                     // such a plan's
 };
 
 // A program destroys a descriptor as soon as another has taken it: those that took it keep it.
@@ -220,7 +231,9 @@ Convolved convolved_of(const Convolution& c, int type) {
           .output = dims_of(c.output),
           .element_bytes = element_bytes_of(c.filter),
           .channels_innermost = strides.size() < 3 || strides[1] == 1,
-          .dilated = std::ranges::any_of(dilations, [](std::int64_t d) { return d > 1; })};
+          .dilated = std::ranges::any_of(dilations, [](std::int64_t d) { return d > 1; }),
+          .strides = c.how ? c.how->all<std::int64_t>(convolution_strides) : std::vector<std::int64_t>{},
+          .padding = c.how ? c.how->all<std::int64_t>(convolution_padding) : std::vector<std::int64_t>{}};
 }
 
 // A convolution is a product: as many rows as its output has places, as many columns as it has channels. That of FP32 is tf32, as PyTorch has it
@@ -321,18 +334,54 @@ std::uint64_t bytes_of_copies(const Work& w) {
   return copies;
 }
 
-std::optional<WorkspaceRange> workspace_of_plan(const Descriptor& made) {
+// A configuration's engine.
+class EngineOf {
+ public:
+  explicit EngineOf(void* config) {
+    std::int64_t count = 0;
+    if (real_cudnn()->get(config, config_engine, of_descriptors, 1, &count, &engine_.at) == ok) found_ = true;
+  }
+  explicit operator bool() const { return found_; }
+  void* at() const { return engine_.at; }
+
+ private:
+  RealDescriptor engine_{engine};
+  bool found_ = false;
+};
+
+std::optional<WorkspaceRange> workspace_of_plan(Descriptor& made) {
+  Work& w = made.work;
   const auto said = told<std::int64_t>(made.real, plan_workspace, of_sizes);
-  if (made.work.convolved.filter.empty() || !said || *said < 0) return std::nullopt;
-  const ConvolutionShape shape = made.work.convolved.shape();
-  if (!cards_were_asked()) return unknown_workspace(shape, std::uint64_t(*said));
+  if (w.convolved.filter.empty() || !said || *said < 0) return std::nullopt;
+  const ConvolutionShape shape = w.convolved.shape();
   void* const config = made.one(plan_config)->real;
-  RealDescriptor engine_of(engine);
-  std::int64_t count = 0;
-  if (real_cudnn()->get(config, config_engine, of_descriptors, 1, &count, &engine_of.at) != ok)
-    return unknown_workspace(shape, std::uint64_t(*said));
-  return workspace_on_card(shape, choice_of(config, engine_of.at), by_tensor_cores(engine_of.at), bytes_of_copies(made.work),
-                           std::uint64_t(*said));
+  const EngineOf engine_of(config);
+  const bool known = cards_were_asked() && engine_of;
+  if (!w.tries || !torch_tries_convolutions()) {
+    if (!known) return unknown_workspace(shape, std::uint64_t(*said));
+    return workspace_on_card(shape, choice_of(config, engine_of.at()), by_tensor_cores(engine_of.at()), bytes_of_copies(w),
+                             std::uint64_t(*said));
+  }
+  w.own = known ? workspace_of_listed(shape, choice_of(config, engine_of.at()), bytes_of_copies(w), std::uint64_t(*said))
+                : unknown_workspace(shape, std::uint64_t(*said));
+  if (known) tell_tries_are_known();
+  WorkspaceRange room = w.own;
+  w.number = w.tries->made(shape, w.listed_at, w.alone, room);
+  if (w.number == 0) w.own = room;
+  return room;
+}
+
+// What PyTorch is told of a list, the best first.
+void note_listed(const Descriptor& search, std::span<Descriptor* const> entries) {
+  const bool first = search.work.by_heuristics && search.work.tries && search.work.tries->listed.empty() && torch_tries_convolutions();
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    entries[i]->work.listed_at = search.work.by_heuristics ? int(i) : -1;
+    if (!first) continue;
+    const EngineOf engine_of(entries[i]->real);
+    if (engine_of)
+      search.work.tries->listed.push_back(
+          {told<std::int64_t>(engine_of.at(), engine_index, of_sizes).value_or(-1), by_tensor_cores(engine_of.at())});
+  }
 }
 
 // Attention is an operation of its own, or two products (four more when backward) around a softmax.
@@ -341,6 +390,8 @@ Work work_of(const Descriptor* of) {
   int products = 0;
   const Descriptor *q = nullptr, *k = nullptr;
   if (!of) return w;
+  w.tries = of->work.tries;
+  w.alone = of->parts(graph_operations).size() == 1;
   for (const auto& op : of->parts(graph_operations)) {
     if (!op) continue;
     if (const char* const name = name_of_operation(op->type)) w.name = name;
@@ -445,7 +496,13 @@ int cudnnBackendFinalize(Descriptor* d) {
   const auto take_from = [&](int attribute) {
     if (const Descriptor* const from = d->one(attribute)) d->work = from->work;
   };
-  if (d->type == engine_search) d->work = work_of(d->one(search_graph));
+  if (d->type == graph) d->work.tries = std::make_shared<Tries>();
+  if (d->type == engine_search) {
+    constexpr int fallback = 2;
+    d->work = work_of(d->one(search_graph));
+    const auto mode = d->all<int>(search_mode);
+    d->work.by_heuristics = !mode.empty() && mode[0] != fallback;
+  }
   if (d->type == engine) d->work = work_of(d->one(engine_graph));
   if (d->type == engine_config) take_from(config_engine);
   if (d->type == plan) take_from(plan_config);
@@ -467,7 +524,12 @@ int cudnnBackendGetAttribute(Descriptor* d, int attribute, int type, std::int64_
       part->work = d->work;
       real.push_back(part->real);
     }
-    return real_cudnn()->get(d->real, attribute, type, room, count, to ? real.data() : nullptr);
+    std::int64_t filled = 0;
+    const int done = real_cudnn()->get(d->real, attribute, type, room, &filled, to ? real.data() : nullptr);
+    if (count) *count = filled;
+    if (done == ok && to && attribute == search_results)
+      note_listed(*d, std::span(static_cast<Descriptor* const*>(to), std::size_t(std::clamp<std::int64_t>(filled, 0, room))));
+    return done;
   }
   if (d->real && d->type == plan && d->work.attention && attribute == plan_workspace)
     return real_cudnn()->get(d->one(plan_config)->real, config_workspace, type, room, count, to);
@@ -507,12 +569,22 @@ int cudnnBackendExecute(const Handle* h, Descriptor* p, const Descriptor* pack) 
     note(Said::no_workspace, w.name);
     say("workspace unknown:", w.name);
   }
-  if (w.on_card && !w.on_card->certain())
-    note(p->real ? Said::by_library : Said::by_another_version, "cuDNN convolutions", unsure_bytes(*w.on_card));
   std::int64_t workspace = 0;
   cudnnBackendGetAttribute(p, plan_workspace, 3, 1, nullptr, &workspace);
   const auto at = pack ? pack->all<const void*>(pack_workspace) : std::vector<const void*>{};
-  if (!at.empty() && at[0] && w.on_card && !w.on_card->certain()) tell_workspace(at[0], *w.on_card);
+  std::optional<WorkspaceRange> range = w.on_card;
+  bool tell = true, trying = false;
+  if (w.number >= 0) {
+    trying = w.tries->runs(w.number, w.own);
+    range = trying ? w.tries->all() : w.tries->kept(std::uint64_t(workspace));
+    tell = !trying || w.tries->first_told();
+    constexpr double behind_s = 0.05;  // the first is the fastest, and all together take about as long as on a card, which needs 0.3 to 1 s
+    if (trying && w.number > 0) occupied(h->stream, behind_s);
+  }
+  if (range && tell && !range->certain()) {
+    note(p->real ? Said::by_library : Said::by_another_version, "cuDNN convolutions", unsure_bytes(*range));
+    if (!at.empty() && at[0]) tell_workspace(at[0], *range, trying ? w.tries->least_if_all_are_listed() : range->least);
+  }
   static KernelName& turning = *new KernelName("cudnn::engines_precompiled::nchwToNhwcKernel");
   for (const std::uint64_t bytes : w.turned) launched(turning, {unsigned(bytes / 2048 + 1), 1, 1}, {256, 1, 1}, 0, h->stream, 2 * bytes);
   if (w.attention)

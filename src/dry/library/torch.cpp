@@ -3,6 +3,8 @@
 // of bytes: the kind of device and its index.
 #include "dry/library/torch.h"
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
@@ -65,6 +67,16 @@ TorchPeak torch_peak(int device, bool reset) {
     d.peak_reserved = d.reserved.load();
   }
   return peak;
+}
+
+bool torch_tries_convolutions() {
+  static void* const library = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
+  if (!library) return false;
+  using Settings = void* (*)();
+  using Tries = bool (*)(const void*);
+  static const auto settings = reinterpret_cast<Settings>(dlsym(library, "_ZN2at13globalContextEv"));
+  static const auto tries = reinterpret_cast<Tries>(dlsym(library, "_ZNK2at7Context14benchmarkCuDNNEv"));
+  return settings && tries && tries(settings());
 }
 
 }  // namespace headroom::dry

@@ -1,4 +1,4 @@
-// PyTorch's peaks of a card, as its allocator reports them.
+// What PyTorch says itself: its peaks of a card, as its allocator reports them, and how it chooses cuDNN's plans.
 #pragma once
 #include <cstdint>
 
@@ -8,5 +8,7 @@ struct TorchPeak {
   std::uint64_t allocated = 0, reserved = 0;
 };
 TorchPeak torch_peak(int device, bool reset);  // since it was last reset
+
+bool torch_tries_convolutions();  // torch.backends.cudnn.benchmark, as it is now
 
 }  // namespace headroom::dry

@@ -162,10 +162,19 @@ void mark_workspace(const void* p, const char* what, const std::string& text) {
 
 }  // namespace
 
+void occupied(StreamHandle handle, double seconds) { occupy(stream_of(handle), seconds); }
+
 void tell_workspace(const void* p) { mark_workspace(p, "workspace", ""); }
 
-void tell_workspace(const void* p, const WorkspaceRange& on_card) {
-  mark_workspace(p, "workspace on a card", std::to_string(on_card.least) + " " + std::to_string(on_card.most));
+void tell_workspace(const void* p, const WorkspaceRange& on_card, std::uint64_t seldom_less) {
+  std::string text = std::to_string(on_card.least) + " " + std::to_string(on_card.most);
+  if (seldom_less != on_card.least) text += " " + std::to_string(seldom_less);
+  mark_workspace(p, "workspace on a card", text);
+}
+
+void tell_tries_are_known() {
+  static std::atomic<bool> told = false;
+  if (!told.exchange(true)) mark_workspace(nullptr, "tries are known", "");
 }
 
 namespace {

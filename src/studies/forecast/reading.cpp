@@ -111,6 +111,10 @@ void Reading::operator()(const Head&, const dry::Mark& m) {
   const std::string_view what = process_.name(m.what), text = process_.name(m.text);
   if (what == "workspace") return workspace_told(std::uint64_t(m.value));  // the library's own, not the observer's
   if (what == "workspace on a card") return workspace_on_card_told(std::uint64_t(m.value), text);
+  if (what == "tries are known") {
+    tries_known_ = true;
+    return;
+  }
   marked_ = true;
   if (what == "phase") {
     forward_said_ |= kind_of_phase(text) == PhaseKind::forward;
@@ -184,9 +188,14 @@ void Reading::workspace_told(std::uint64_t address) {
 void Reading::workspace_on_card_told(std::uint64_t address, std::string_view range) {
   const std::string words(range);
   char* rest = nullptr;
-  const std::uint64_t least = std::strtoull(words.c_str(), &rest, 10), most = std::strtoull(rest, nullptr, 10);
+  const std::uint64_t least = std::strtoull(words.c_str(), &rest, 10), most = std::strtoull(rest, &rest, 10);
+  const bool tried = *rest != '\0';
+  const std::uint64_t seldom_less = tried ? std::strtoull(rest, nullptr, 10) : least;
   for (auto& [device, c] : cards_)
-    if (const auto at = c.live.find(address); at != c.live.end()) c.workspaces.push_back({at->second, least, most});
+    if (const auto at = c.live.find(address); at != c.live.end()) {
+      c.workspaces.push_back({at->second, least, most});
+      if (tried) c.tried.push_back({at->second, seldom_less, most});
+    }
 }
 
 void Reading::fraction_said(std::string_view text) {
@@ -224,13 +233,19 @@ ProcessStory Reading::story() {
                : key.second == dry::Said::by_library         ? workspace_by_the_library
                : key.second == dry::Said::by_another_version ? workspace_of_another_version
                                                              : workspace_taken_as_nothing;
-    if (of_convolutions(key.second) && !benchmark_.empty() && !story_.tuned) {  // convolutions, of which cuDNN has several
+    if (of_convolutions(key.second) && !benchmark_.empty() && !tries_known_ && !story_.tuned) {  // convolutions, of which cuDNN has several
       story_.tuned = true;
       story_.said.push_back({"note", benchmark_});
     }
     story_.functions.push_back(row);
     unsure_ += row.bytes;
   }
+  if (tries_known_)
+    story_.said.push_back(
+        {"note",
+         "torch.backends.cudnn.benchmark tries cuDNN's kernels for each convolution's shape, in the largest workspace that one of them "
+         "asks "
+         "for. That is counted, with the kernels that only a card lists; the one that is kept is taken to be cuDNN's first."});
   for (auto& [device, card] : cards_) {
     const bool used = !card.points.empty() || card.ran_out || card.driver_most > 0;
     if (used) story_.cards.push_back(account_of(device, card));

@@ -41,6 +41,7 @@ struct CardLog {
   std::vector<std::uint64_t> step_ends;
   std::vector<std::size_t> taken_by_step;  // blocks that were taken by the end of each
   std::vector<dry::Workspace> workspaces;  // of which a card may ask for less or more, ascending
+  std::vector<dry::Workspace> tried;       // those in which PyTorch tries kernels: here `least` is what a card seldom takes less than
   std::uint64_t pool_live = 0, pool_taken = 0;
   std::uint64_t driver_most = 0, card_most = 0, allocated = 0, reserved = 0;
   std::optional<RanOut> ran_out;
@@ -82,6 +83,7 @@ class Reading {
   void open(ProgramAccount&) const;  // takes back what nothing bounds
   // Expandable segments are one range of addresses for all blocks: where it lies changes nothing.
   void add_spread(std::uint32_t device, ProgramAccount& a, const CardLog& c) const;
+  static void settle_tried(CardLog& c);
   void add_steps(const CardLog& c, ProgramAccount& a) const;
   void add_phases(const CardLog& c, ProgramAccount& a) const;
   // What stands when backward begins, in the step of the peak; before the first step, or in a later one without backward: the last that has one.
@@ -93,7 +95,8 @@ class Reading {
   ProcessStory story_;
   std::map<std::uint32_t, CardLog> cards_;
   std::vector<std::string> phases_;
-  std::string benchmark_;  // the observer's note that cuDNN's convolutions are chosen by their times; empty: they are not
+  std::string benchmark_;     // the observer's note that cuDNN's convolutions are chosen by their times; empty: they are not
+  bool tries_known_ = false;  // and what trying them takes is counted
   std::unordered_map<std::uint32_t, std::string> scopes_;
   std::map<std::string, UnknownValueRow> values_;
   std::map<std::string, std::int64_t> named_values_;

@@ -1,8 +1,8 @@
 """torch.compile's tuning. Inductor times several kernels for one product and keeps the fastest. Only a card knows these times, so PyTorch's own kernel
 is kept, which fuses nothing and holds most. One template is compiled and run beside it, in memory as on a card, where all would be: what they
-leave reserved there is not known, so the answer is "at least". torch.backends.cudnn.benchmark times cuDNN's convolutions: its answer is
-"at least", too, where there are convolutions. Inductor also times whether a product becomes faster with padded matrices; such a program is run three
-times: with what a card is likely to choose, with none padded, with all."""
+leave reserved there is not known, so the answer is "at least". torch.backends.cudnn.benchmark times cuDNN's convolutions: the library counts what that
+takes (library/tries.h), and the answer is "at least" only where no card was asked. Inductor also times whether a product becomes faster with padded
+matrices; such a program is run three times: with what a card is likely to choose, with none padded, with all."""
 import functools
 import inspect
 import math

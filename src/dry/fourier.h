@@ -1,0 +1,101 @@
+// Convolutions in FP32 by Fourier's transforms. cuDNN lists these engines only where there is a card. PyTorch seldom takes one, but with
+// torch.backends.cudnn.benchmark it makes room for the largest workspace that is listed, which is most often one of these.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+
+#include "base/divide.h"
+#include "dry/convolution.h"
+
+namespace headroom::dry {
+
+constexpr std::uint64_t spectrum_bytes(std::int64_t side) {
+  return std::uint64_t(side * (side / 2 + 1)) * 8;
+}  // complex numbers, half of them
+
+// Whole images: the side of the square that holds a padded one; 0: none does.
+constexpr std::int64_t fourier_side(const ConvolutionShape& s) {
+  constexpr std::int64_t least = 16, most = 256;
+  std::int64_t need = 0, side = least;
+  for (std::size_t i = 0; i < s.padding.size(); ++i) need = std::max(need, s.input[first_place + i] + 2 * s.padding[i]);
+  while (side < need) side *= 2;
+  return side <= most ? side : 0;
+}
+
+// By how many places of the gradient of the output each place of the gradient of the input is reached, where every `stride`-th is a plane of its own: from
+// `before` in front of it to `after` behind it.
+struct Reach {
+  std::int64_t before = 0, after = 0;
+  constexpr std::int64_t taps() const { return before + after + 1; }
+};
+constexpr Reach reach_of(std::int64_t filter, std::int64_t stride, std::int64_t padding) {
+  return {std::max<std::int64_t>(filter - 1 - padding, 0) / stride, (stride - 1 + padding) / stride};
+}
+
+// Sides of such planes, and of the gradient of the output that is read for them.
+struct Plane {
+  std::int64_t side = 0, read = 0, taps = 0;
+};
+constexpr Plane plane_of(const ConvolutionShape& s, std::size_t place) {
+  const std::int64_t filter = s.filter[first_place + place], out = s.output[first_place + place], stride = s.strides[place];
+  const Reach reach = reach_of(filter, stride, s.padding[place]);
+  const std::int64_t touched = std::min(s.input[first_place + place], (out - 1) * stride + filter - s.padding[place]);
+  const std::int64_t side = ceil_div(touched, stride), read = side + reach.after - reach.before;
+  if (read >= out) return {side, read, reach.taps()};
+  return {out - reach.after + reach.before, out, reach.taps()};
+}
+
+// What the gradient of the input takes for its tensors in FP32 as planes, which it does where the stride is 2: as cuDNN says itself of another engine.
+constexpr std::uint64_t planes_bytes(const ConvolutionShape& s) {
+  constexpr std::int64_t alignment = 16;
+  const std::int64_t from = round_up(s.filter[1], 2), to = round_up(s.filter[0], 8), examples = s.input[0];
+  std::int64_t planes = 1, read = 1, weights = 1;
+  for (std::size_t i = 0; i < s.strides.size(); ++i) {
+    const Plane p = plane_of(s, i);
+    planes *= s.strides[i] * p.side;
+    read *= p.read;
+    weights *= s.strides[i] * p.taps;
+  }
+  return std::uint64_t(4 * (examples * (from * planes + to * read) + from * to * weights) + alignment);
+}
+
+// An H200 listed the engine of the gradient of the input where cuDNN lists this one, with a card and without.
+constexpr std::int64_t listed_beside_fourier = 56;
+
+constexpr bool fourier_may(const ConvolutionShape& s) {
+  if (!s.told() || !s.single() || !s.flat() || s.grouped() || s.dilated || s.strides.size() != 2 || s.padding.size() != 2) return false;
+  const bool data = s.pass == ConvolutionPass::data;
+  constexpr std::int64_t tile = 32, least_of_tiles = 3;
+  for (std::size_t i = 0; i < 2; ++i) {
+    const std::int64_t filter = s.filter[first_place + i];
+    if (s.padding[i] >= filter || s.strides[i] != s.strides[0] || s.strides[i] > (data ? 2 : 1)) return false;
+    if (data && (filter < least_of_tiles || filter > tile)) return false;
+    if (s.pass == ConvolutionPass::forward && filter > s.input[first_place + i]) return false;
+  }
+  return data || fourier_side(s) > 0;
+}
+
+// The workspace of such an engine. `copies`: bytes of the tensors that are turned, 0 where channels are not innermost.
+constexpr std::uint64_t fourier_bytes(const ConvolutionShape& s, std::uint64_t copies) {
+  constexpr std::uint64_t alignment = 16;
+  const auto bytes_of = [](Sizes tensor) { return round_up(std::uint64_t(product_of(tensor)) * 4, alignment); };
+  std::uint64_t examples = std::uint64_t(s.input[0]), from = std::uint64_t(s.filter[1]), to = std::uint64_t(s.filter[0]);
+  if (s.pass == ConvolutionPass::forward)
+    return copies + bytes_of(s.filter) + 2 * std::max(from * (examples + to), examples * to) * spectrum_bytes(fourier_side(s));
+  if (s.pass == ConvolutionPass::weight)
+    return copies + bytes_of(s.output) + 2 * std::max(examples * (from + to), from * to) * spectrum_bytes(fourier_side(s));
+  constexpr std::int64_t tile = 32, most_tiles = 2;  // at a time
+  std::int64_t tiles = 1;
+  std::uint64_t planes = 1;
+  for (std::size_t i = 0; i < 2; ++i) {
+    const Plane p = plane_of(s, i);
+    if (p.side + p.taps - 1 > tile) tiles = most_tiles;
+    planes *= std::uint64_t(s.strides[i]);
+  }
+  if (planes == 1) return copies + (from * to + examples * (from + to) * std::uint64_t(tiles)) * spectrum_bytes(tile);
+  from = round_up(from, 2);
+  to = round_up(to, 8);
+  return planes_bytes(s) + (planes * from * to + examples * (planes * from + to) * std::uint64_t(tiles)) * spectrum_bytes(tile);
+}
+
+}  // namespace headroom::dry
