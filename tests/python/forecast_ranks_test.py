@@ -91,6 +91,7 @@ class Ranks(ProgramForecasts):
                                capture_output=True, text=True, timeout=600)
         self.assertEqual(ended.returncode, 0, ended.stderr[-3000:])
         self.assertIn("SEEN 4 0 0 0 0", ended.stderr)
+        self.assertEqual(json.loads(ended.stdout)["beside_bytes"], answer["beside_bytes"], "a rank alone on its host has NCCL's buffers, too")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ namespace headroom::studies {
 
 namespace {
 
-// The host's, for NCCL's buffers: those that run here.
+// The host's, for NCCL's buffers: those that run here. A rank alone on its host has one peer at least.
 int ranks_here(const std::vector<ProcessStory>& processes) {
   int here = 0;
   bool collectives = false;
@@ -28,7 +28,7 @@ int ranks_here(const std::vector<ProcessStory>& processes) {
     here += !p.cards.empty();
     collectives |= p.collectives && p.ranks > 1;
   }
-  return collectives ? std::max(1, here) : 1;
+  return collectives ? std::max(2, here) : 1;
 }
 
 ForecastTime slowest_rank(const std::vector<ProcessStory>& processes, const std::optional<dry::Rates>& rates, const Device& device) {
