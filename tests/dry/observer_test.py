@@ -456,6 +456,7 @@ class Observer(unittest.TestCase):
         self.assertEqual(self.run_python(once), ["sent"])
         hard = "import os; from headroom_dry import library; library.at_end(lambda: print('sent', os.getpid() == p, flush=True)); p = os.getpid()\n"
         self.assertEqual(self.run_python(hard + "os._exit(0)"), ["sent True"])
+        self.assertEqual(self.run_python(hard + "import atexit; atexit.register(lambda: os._exit(0))"), ["sent True"])
         self.assertEqual(self.run_python(hard + "if os.fork() == 0: os._exit(0)\nos.wait(); os._exit(status=0)"), ["sent True"])
         stuck = "import os; from headroom_dry import library; library.EXIT_PATIENCE_S = 0.2; library.at_end(lambda: __import__('time').sleep(60)); os._exit(0)"
         self.assertEqual(self.run_python(stuck), [])

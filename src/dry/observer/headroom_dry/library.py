@@ -86,7 +86,10 @@ def _send_before_exit(process):
         if os.getpid() == process:  # a forked worker has its parent's list
             watch = threading.Timer(EXIT_PATIENCE_S, exit_now, (status,))
             watch.daemon = True
-            watch.start()
+            try:
+                watch.start()
+            except RuntimeError:  # the interpreter ends already, and Python 3.12 starts no thread then
+                pass
             ended()
         exit_now(status)
     return _exit
