@@ -14,6 +14,10 @@ TEST(ForecastWithoutBytes, AProgramThatAsksForACardThatIsNotShownIsToldHowToShow
   DryRun run;
   run.tail = "torch.AcceleratorError: CUDA error: invalid device ordinal\nGPU device may be out of range\n";
   EXPECT_EQ(advice_on(run, 0), "--gpus 2 shows two GPUs to the program; here it is shown one");
+  DryRun cleared;
+  cleared.tail = "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU\n";
+  EXPECT_EQ(advice_on(cleared, 1).find("it starts Python without the environment that it has, LD_PRELOAD among it"), 0u)
+      << advice_on(cleared, 1);
   DryRun twice;
   twice.tail = "DistBackendError: NCCL error\nLast error:\nDuplicate GPU detected : rank 1 and rank 0 both on CUDA device 0\n";
   EXPECT_EQ(advice_on(twice, 1), "two ranks are on one card; --gpus N shows N GPUs to the program, here it is shown one");

@@ -12,6 +12,10 @@ namespace headroom::studies {
 
 std::string advice_on(const DryRun& run, int cards) {
   if (run.says("no cuda gpus are available")) return "something sets CUDA_VISIBLE_DEVICES for it, so that it sees no card";
+  if (run.says("Found no NVIDIA driver") || run.says("Error 500: named symbol not found"))
+    return "it starts Python without the environment that it has, LD_PRELOAD among it (a cleared environment, sudo, a container); let it "
+           "pass "
+           "that on";
   if (run.says("Duplicate GPU detected"))
     return cards <= 1 ? "two ranks are on one card; --gpus N shows N GPUs to the program, here it is shown one"
                       : "two ranks are on one card; each takes its own by torch.cuda.set_device(int(os.environ['LOCAL_RANK']))";
