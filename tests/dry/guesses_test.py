@@ -1,7 +1,6 @@
 """Values of the card that nobody knows: what stands for them, and the sizes that follow."""
 
 import importlib.util
-import sys
 import unittest
 
 from dry_program import Dry
@@ -34,7 +33,6 @@ class Guesses(Dry):
         counts = eval(self.dry(program, HEADROOM_DRY_ROUTING=shares)[0][0])
         self.assertEqual((sum(counts), counts[0] == max(counts)), (128, True))
 
-    @unittest.skipIf(sys.version_info < (3, 12), "older versions keep what is looked at")
     def test_what_a_method_lets_go_is_gone_though_its_module_was_looked_for(self):
         program = """
             import torch
@@ -42,6 +40,8 @@ class Guesses(Dry):
                 def largest(self, x):
                     return x.topk(2)[1]
                 def scores(self, x):
+                    if self is None:
+                        return lambda: self  # a cell
                     x = x + 1
                     self.largest(x)
                     before = torch.cuda.memory_allocated()

@@ -187,6 +187,22 @@ class Observer(unittest.TestCase):
         self.assertEqual(lines[0], "mark tuned|torch.compile would choose kernels by their times on the card; PyTorch's own were kept|0")
         self.assertEqual(lines[1:], ["True 2", "True 1", "True 2", "True 3", "4 [4] 4 [4]", "None"])
 
+    def test_the_object_whose_method_a_frame_is_of_is_found(self):
+        code = """
+            import sys
+            from headroom_dry.rules import _owner
+            class Thing:
+                def plain(self): return _owner(sys._getframe()) is self
+                def in_a_cell(self): return (lambda: self)() is _owner(sys._getframe())
+                def deleted(self):
+                    del self
+                    return _owner(sys._getframe()) is None
+                def from_within(self): return (lambda: _owner(sys._getframe(1)) is self)()
+            thing = Thing()
+            print(thing.plain(), thing.in_a_cell(), thing.deleted(), thing.from_within(), _owner(sys._getframe()))
+            """
+        self.assertEqual(self.run_python(textwrap.dedent(code)), ["True True True True None"])
+
     def test_products_that_inductor_may_pad_are_guessed(self):
         """A memo in a file, as inductor's, would hand one run's choice to the next."""
         inductor = self.folder({"torch/__init__.py": "from . import version\n__version__ = '9.0'\n", "torch/version.py": "cuda = None\n",

@@ -2,6 +2,9 @@
 import ctypes
 import os
 import sys
+import types
+
+from . import layout
 
 # From 3.12 on: a variable of a frame. Its f_locals would keep all of the frame's variables, tensors too, for as long as it runs.
 _variable = getattr(ctypes.pythonapi, "PyFrame_GetVarString", None)
@@ -9,13 +12,34 @@ if _variable is not None:
     _variable.argtypes, _variable.restype = (ctypes.py_object, ctypes.c_char_p), ctypes.py_object
 
 
+class _First:
+    """The first variable of a frame, where versions before 3.12 keep it."""
+
+    def __init__(self):
+        try:
+            self.offset = layout.learn().frame_first
+        except (StopIteration, ValueError, OSError, AttributeError, TypeError):
+            self.offset = None
+
+    def __call__(self, frame):
+        if self.offset is None or (sys.version_info < (3, 11) and "self" in frame.f_code.co_cellvars):  # a cell is elsewhere
+            return frame.f_locals.get("self")
+        within = ctypes.c_void_p.from_address(id(frame) + 24).value if sys.version_info >= (3, 11) else id(frame)
+        address = ctypes.c_void_p.from_address(within + self.offset).value
+        found = ctypes.cast(address, ctypes.py_object).value if address else None
+        return found.cell_contents if type(found) is types.CellType else found
+
+
+_first = _First() if _variable is None else None
+
+
 def _owner(frame):
     """The object whose method it is; None: it is no method."""
     if "self" not in frame.f_code.co_varnames[:1]:
         return None
     try:
-        return frame.f_locals.get("self") if _variable is None else _variable(frame, b"self")
-    except NameError:  # deleted
+        return _first(frame) if _variable is None else _variable(frame, b"self")
+    except (NameError, ValueError):  # deleted
         return None
 
 
