@@ -53,6 +53,16 @@ TEST(ForecastWithoutBytes, AProgramToWhichNoCardIsShownIsToldWhy) {
   unsetenv("CUDA_VISIBLE_DEVICES");
 }
 
+TEST(ForecastWithoutBytes, AScriptThatIsNotThereIsSaidWhateverItsLauncherSays) {
+  DryRun run;
+  run.ended.exit_code = 1;
+  run.tail = "python3: can't open file 'gone.py': [Errno 2] No such file or directory\nmultiprocessing.errors.ChildFailedError: \n";
+  try {
+    refuse_without_bytes(run, {"torchrun", "gone.py"}, 1);
+    FAIL();
+  } catch (const Error& e) { EXPECT_STREQ(e.what(), "there is no 'gone.py'; name the script as it is reached from here"); }
+}
+
 TEST(ForecastWithoutBytes, AProgramHasTheNameOfItsScript) {
   EXPECT_EQ(name_of({"/v/bin/python3", "-u", "/home/me/train.py", "x.py"}), "/home/me/train.py");
   EXPECT_EQ(name_of({"python3", "-m", "trainer.run", "--config", "c.py"}), "trainer.run");

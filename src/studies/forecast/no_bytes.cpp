@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
+#include <filesystem>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -60,6 +61,8 @@ void refuse_without_bytes(const DryRun& run, const std::vector<std::string>& pro
         fmt::format("its PyTorch{} is a build without CUDA, which has no CUDA allocator; install the CUDA build, which needs no GPU: "
                     "pip install torch --index-url https://download.pytorch.org/whl/cu130",
                     without_cuda == run.processes.end() ? "" : " " + without_cuda->torch));
+  if (run.says("can't open file") && name.ends_with(".py"))  // a launcher's own error would hide it
+    check(std::filesystem::exists(name), Code::bad_argument, "{}; name the script as it is reached from here", why_no_file(name));
   if (run.ended.exit_code != 0) {
     const std::string last = run.last_line();
     const std::string hint = advice_on(run, cards);
