@@ -38,15 +38,20 @@ constexpr WorkspaceRange workspace_on_card(const ConvolutionShape& s, const Engi
 constexpr WorkspaceRange workspace_of_listed(const ConvolutionShape& s, const EngineChoice& choice, std::uint64_t copies,
                                              std::uint64_t said) {
   if (!s.told() || s.grouped()) return unknown_workspace(s, said);
-  return stream_k_workspace(s, choice, copies, said).value_or(WorkspaceRange::exactly(said));
+  const bool may_share_tiles = choice.workspace == 0;
+  return stream_k_workspace(s, choice, copies, said)
+      .value_or(WorkspaceRange{said, said, may_share_tiles ? said + 16 * workspace_grain : said});
 }
 
-// What an engine for channels that lie apart copies where they are innermost.
+// What an engine for channels that lie apart copies where they are innermost: the tensors in which that makes a difference.
 constexpr std::uint64_t copies_of_innermost(const ConvolutionShape& s) {
   constexpr std::int64_t element = 4, alignment = 16;
   if (!s.channels_innermost) return 0;
-  const bool point = product_of(s.filter.subspan(first_place)) == 1;  // lies the same either way
-  return std::uint64_t(element * (product_of(s.input) + product_of(s.output) + (point ? 0 : product_of(s.filter))) + alignment);
+  const auto numbers_of = [](Sizes tensor) { return product_of(tensor.subspan(first_place)) > 1 ? product_of(tensor) : 0; };
+  std::int64_t numbers = numbers_of(s.filter);
+  for (const Sizes tensor : {s.input, s.output})
+    if (tensor[1] > 1) numbers += numbers_of(tensor);
+  return numbers == 0 ? 0 : std::uint64_t((element * numbers / alignment + 1) * alignment);
 }
 
 constexpr std::uint64_t winograd_workspace(const ConvolutionShape& s) { return winograd_bytes(s) + copies_of_innermost(s); }
@@ -71,17 +76,17 @@ constexpr WorkspaceRange workspace_of_unlisted(const ConvolutionShape& s, bool t
   if (!s.told()) return {};
   if (s.grouped()) return {0, 0, most_of_groups * fourier_bytes_of_a_group(s)};
   std::uint64_t bytes = 0;
-  if (fourier_may(s) && (s.pass != ConvolutionPass::data || beside)) bytes = fourier_bytes(s, copies_of_innermost(s));
+  const std::uint64_t fourier = fourier_may(s) ? fourier_bytes(s, copies_of_innermost(s)) : 0;
+  if (s.pass != ConvolutionPass::data || beside) bytes = fourier;
   if (winograd_listed(s)) bytes = std::max(bytes, winograd_workspace(s));
-  std::uint64_t most = bytes;
+  std::uint64_t most = std::max(bytes, fourier);
   if (s.one_by_one() && !s.channels_innermost && tensor_cores &&
       s.pass == ConvolutionPass::weight) {                                            // by cuBLAS: a gradient for each example, then
     const std::uint64_t sums = std::uint64_t(s.input[0] * product_of(s.filter)) * 4;  // their sum
     most = std::max(most, sums);
     if (s.single() || product_of(s.input.subspan(first_place)) % 2 == 0 || product_of(s.filter) < wide) bytes = std::max(bytes, sums);
   }
-  const bool thin =
-      !s.single() && winograd_fits(s) && std::min(s.filter[0], s.filter[1]) < few_channels;  // in 16 bits one was seen, of one channel
+  const bool thin = !s.single() && winograd_fits(s) && std::min(s.filter[0], s.filter[1]) < few_channels;  // in 16 bits a few were seen
   return {0, bytes, thin ? std::max(most, winograd_workspace(s)) : most};
 }
 

@@ -123,7 +123,7 @@ ProgramAccount Reading::account_of(std::uint32_t device, CardLog& c) {
   return a;
 }
 
-// One engine in forty was not listed where the rule has it. So of the largest workspaces in which kernels are tried, by size, two may be smaller.
+// One engine in nine was not listed where the rule has it. So of the largest workspaces in which kernels are tried, by size, two may be smaller.
 void Reading::settle_tried(CardLog& c) {
   constexpr std::size_t may_lack = 2;
   std::set<std::uint64_t, std::greater<>> sizes;
