@@ -183,7 +183,7 @@ class Attack : public Program {
         const auto end = line.find_first_of(" ,=", begin);
         const std::string name = line.substr(begin, end - begin), rest = end == std::string::npos ? "" : line.substr(end + 1, 4);
         const bool number = rest.starts_with("N ") || rest.starts_with("N,N") || rest.starts_with("X ") || rest.starts_with("GiB") ||
-                            rest.starts_with("P%");
+                            rest.starts_with("B,B") || rest.starts_with("P%");
         if (name.size() > 2 && name != "--help") all.emplace(name, !number);
       }
     }
