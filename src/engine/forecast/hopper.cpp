@@ -143,7 +143,9 @@ Taken elementwise(const OpCall& op, const Recipe& r, double bytes_a_us) {
     }
     case Work::quantise: memory *= 1.2, begin_us = c.launches > 2 ? 2.5 : 1.25; break;
     case Work::update: break;
-    case Work::rounding_update: units_us = op.cost.flops / adamw::flops_of_element * 2.6e-6; break;
+    case Work::rounding_update:
+      units_us = op.cost.flops / adamw::flops_of_element * (r.holding.moments == Moments::eight ? 1.9e-6 : 2.6e-6);
+      break;
     case Work::norm: begin_us = op.making == Making::gradients ? 2.2 : kernel_us; [[fallthrough]];
     default: memory *= 1 - in_cache;
   }
