@@ -40,8 +40,8 @@ enum Type {  // types of descriptors
   convolution_backward_data = 12,
   graph = 15,
   matmul = 19,
-  norm_forward = 32,
-  norm_backward = 33,
+  norm_forward = 29,
+  norm_backward = 30,
   attention_forward = 41,
   attention_backward = 43
 };
