@@ -32,7 +32,7 @@ struct HotJournal : Error {
       : Error(Code::io, fmt::format("results: a writer of '{}' was killed just now; try again", file)) {}
 };
 
-// Does not look into the file: a program that closes it, by whatever handle, loses the locks that SQLite holds for it.
+// database: whether the file begins as one. To be asked of what is no store alone: who closes a file, by whatever handle, loses SQLite's locks on it.
 std::string damaged(const std::string& file, bool database = true) {
   return fmt::format("results: '{}' is {}; it was left as it is, move it away or name another with --db", file,
                      database ? "damaged" : "damaged, or was never a file of results");
@@ -76,7 +76,7 @@ class Statement {  // prepared, bound in order, stepped
     statement_ = nullptr;
     if (extended == SQLITE_READONLY_ROLLBACK || extended == SQLITE_READONLY_RECOVERY) throw HotJournal(file_);
     switch (rc & 0xff) {
-      case SQLITE_NOTADB: throw Error(Code::io, damaged(file_, false));
+      case SQLITE_NOTADB: throw Error(Code::io, damaged(file_, is_database(file_)));
       case SQLITE_CORRUPT: throw Error(Code::io, damaged(file_));
       case SQLITE_READONLY:
         throw Error(Code::io, extended == SQLITE_READONLY_DBMOVED
