@@ -8,9 +8,9 @@ import ctypes
 import csv
 import gzip
 import os
-import sys
 import time
 
+import processes
 import shapes as draws
 
 I64, I32, VP, F = ctypes.c_int64, ctypes.c_int, ctypes.c_void_p, ctypes.c_float
@@ -183,25 +183,7 @@ def main():
     a = p.parse_args()
     until = time.time() + a.seconds
     todo = draws.shapes(a.first + a.count, a.seed)[a.first:]
-    children = []
-    for i in range(a.workers):
-        pid = os.fork()
-        if pid == 0:
-            try:
-                work(a, i, todo[i::a.workers], until)
-            except BaseException as e:
-                print("worker", i, repr(e)[:300], file=sys.stderr)
-            sys.stderr.flush()
-            os._exit(0)
-        children.append(pid)
-    end = until + 15
-    while children and time.time() < end:
-        for pid in list(children):
-            if os.waitpid(pid, os.WNOHANG)[0]:
-                children.remove(pid)
-        time.sleep(0.2)
-    for pid in children:
-        os.kill(pid, 9)
+    processes.run(lambda i: work(a, i, todo[i::a.workers], until), a.workers, until, beyond=15)
     with gzip.open(f"{a.out}.csv.gz", "wt", newline="") as t:
         t.write("shape,pass,instant,fallback,why\r\n")
         for i in range(a.workers):

@@ -18,6 +18,7 @@ if LIB not in os.environ.get("LD_PRELOAD", ""):
     os.environ["LD_PRELOAD"] = ":".join([LIB, *filter(None, [os.environ.get("LD_PRELOAD")])])
     os.execv(sys.executable, [sys.executable, *sys.argv])
 
+import processes
 import shapes as draws
 
 COLUMNS = ["shape", "pass", "peak_extra", "again_extra", "chosen", "plans", "ms", "why"]
@@ -118,25 +119,7 @@ def main():
     if a.workers == 1:
         work(a, 0, todo, until)
     else:
-        children = []
-        for i in range(a.workers):
-            pid = os.fork()
-            if pid == 0:
-                try:
-                    work(a, i, todo[i::a.workers], until)
-                except BaseException as e:
-                    print("worker", i, repr(e)[:300], file=sys.stderr)
-                sys.stderr.flush()
-                os._exit(0)
-            children.append(pid)
-        end = until + 12  # a worker that is stuck is not waited for
-        while children and time.time() < end:
-            for pid in list(children):
-                if os.waitpid(pid, os.WNOHANG)[0]:
-                    children.remove(pid)
-            time.sleep(0.2)
-        for pid in children:
-            os.kill(pid, 9)
+        processes.run(lambda i: work(a, i, todo[i::a.workers], until), a.workers, until, beyond=12)
     for end, name, opener in ("part", f"{a.out}.csv", open), ("full", f"{a.out}.plans.csv.gz", gzip.open):
         with opener(name, "wt", newline="") as t:
             t.write(",".join(COLUMNS if end == "part" else ["shape", "pass", "plans"]) + "\r\n")

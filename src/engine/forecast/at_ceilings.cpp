@@ -119,8 +119,8 @@ OlderKernel older_kernel(const OpCall& op) {
   return {in_16_bits ? wide ? 4.1 : 3.7 : wide ? 4.8 : 3.85, !in_16_bits && !wide ? 128.0 : 64.0, in_16_bits ? 3.0 : 2.0};
 }
 
-// Moments that are rounded at random cost instructions: a weight takes as long as so many operations in FP32, where memory takes no longer. An H200 issues
-// 2.94 and 1.75 of them in a cycle while it updates 3.4 thousand million weights in 11.3 and 14.6 ms (bench/lab/step.md, "Smaller moments").
+// Moments that are rounded at random cost instructions: a weight takes as long as so many operations in FP32, unless memory takes longer. A multiprocessor of
+// an H200 issues 2.94 and 1.75 instructions a cycle, of at most four, while the card updates 3.4 thousand million weights in 11.3 and 14.6 ms.
 double rounding_flops(Moments m) { return m == Moments::eight ? 150 : 110; }
 
 constexpr double in_cache_bytes = 40e6;  // what was just read is found again in the second-level cache, at twice memory's rate at least
