@@ -41,8 +41,6 @@ void convolve(void* dnn, const std::int64_t (&filter)[4], const std::int64_t (&i
   print(call("cudnnBackendExecute", dnn, p, v));
 }
 
-}  // namespace
-
 void libraries() {
   void *blas = nullptr, *dnn = nullptr;
   print(call("cublasCreate_v2", &blas));
@@ -142,3 +140,7 @@ void recurrent() {
   call("cudnnRNNBackwardData_v8", dnn, layers, lengths, data, nothing, nothing, data);
   call("cudnnRNNBackwardWeights_v8", dnn, layers, 0, lengths, data);
 }
+
+}  // namespace
+
+const Words library_words = {{"libraries", libraries}, {"solver", solver}, {"convolutions", convolutions}, {"recurrent", recurrent}};
