@@ -24,7 +24,7 @@ const GuessedWords& words_of(Guessed);
 struct RanOut {             // the card had no room, and the program was told
   std::uint64_t bytes = 0;  // the tensor's bytes; 0: unknown
   std::int64_t step = 0;    // the step under way, counted from 1
-  std::string phase, line, own_line;
+  std::string phase{}, line{}, own_line{};
   bool raised = false;  // PyTorch raised, after it had emptied its cache; else the driver refused, and PyTorch may have recovered
 };
 
