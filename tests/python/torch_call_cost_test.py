@@ -1,4 +1,4 @@
-"""What a call costs that was asked before: counted, because times differ from machine to machine. docs/python.md has the times."""
+"""What a call costs that was asked before: counted, because times differ from machine to machine. docs/torch.md has the times."""
 
 import os
 import sys
