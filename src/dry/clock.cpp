@@ -12,33 +12,20 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "dry/cuda_types.h"
 
 namespace headroom::dry {
 
 namespace {
 
-enum Type { real_single = 0, real_double = 1, real_half = 2, real_bf16 = 14, e4m3 = 28, e5m2 = 29 };  // cudaDataType
-constexpr int compute_fast_tf32 = 77;                                                                 // cublasComputeType
-
-double size_of(int type) {
-  switch (type) {
-    case real_double: return 8;
-    case real_half:
-    case real_bf16: return 2;
-    case e4m3:
-    case e5m2: return 1;
-    default: return 4;
-  }
-}
-
 const ProductRate& rate_of(const Product& p, const Rates& r) {
   switch (p.type_a) {
-    case real_half: return r.half;
-    case real_bf16: return r.brain;
-    case e4m3:
-    case e5m2: return r.eight;
-    case real_double: return r.twice;
-    default: return p.compute == compute_fast_tf32 ? r.tf32 : r.single;
+    case cuda_type::half: return r.half;
+    case cuda_type::brain: return r.brain;
+    case cuda_type::e4m3:
+    case cuda_type::e5m2: return r.eight;
+    case cuda_type::twice: return r.twice;
+    default: return p.compute == cublas_compute::fast_tf32 ? r.tf32 : r.single;
   }
 }
 
@@ -413,9 +400,11 @@ double seconds_of(const Product& p, const Rates& r) {
       best = std::min(best, waves * (2 * t.m * t.n * depth * r.units / t.flops_per_s + rate.wave_s) + added);
     }
   const auto odd = [](double side) { return std::fmod(side, 2) != 0; };
-  if (size_of(p.type_a) == 2 && (odd(m) || odd((p.transposed & 1) != 0 ? k : m) || odd((p.transposed & 2) != 0 ? n : k))) best *= rate.odd;
+  if (cuda_type::bytes_of(p.type_a) == 2 && (odd(m) || odd((p.transposed & 1) != 0 ? k : m) || odd((p.transposed & 2) != 0 ? n : k)))
+    best *= rate.odd;
   best *= (p.transposed & 2) != 0 ? rate.weights : p.transposed == 0 ? rate.data : 1;
-  const double bytes = batch * (m * k * size_of(p.type_a) + k * n * size_of(p.type_b) + m * n * size_of(p.type_c));
+  const double bytes =
+      batch * (m * k * cuda_type::bytes_of(p.type_a) + k * n * cuda_type::bytes_of(p.type_b) + m * n * cuda_type::bytes_of(p.type_c));
   return rate.start_s + std::max(best, bytes / r.pointwise.bytes_per_s);
 }
 
@@ -423,7 +412,8 @@ double seconds_of(const Product& p, std::string_view name, const Rates& r) {
   const bool single_channels =
       p.batch > 1 && p.n == 1 && name.starts_with("cuDNN convolution");  // no tile has work: as long as memory takes
   if (!single_channels) return seconds_of(p, r);
-  return bytes_seconds(r.single_channels, double(p.m) * double(p.batch) * (size_of(p.type_a) + size_of(p.type_c)), r.units, r);
+  return bytes_seconds(r.single_channels, double(p.m) * double(p.batch) * (cuda_type::bytes_of(p.type_a) + cuda_type::bytes_of(p.type_c)),
+                       r.units, r);
 }
 
 double seconds_of(const Attention& a, const Rates& r) {

@@ -5,16 +5,18 @@
 #include <algorithm>
 #include <cmath>
 
+#include "dry/cuda_types.h"
+
 namespace headroom::pytorch {
 
 namespace {
 
-enum CudaType : std::int32_t { single = 0, half = 2, brain = 14 };  // cudaDataType
-constexpr std::int32_t in_fp32 = 68, in_tf32 = 77;                  // cublasComputeType
-constexpr std::int32_t dnn_half = 2, dnn_brain = 9;                 // cudnnDataType
 constexpr double numbers_of_block = 65536, blocks_of_launch = 320;  // what an operator over lists takes at once
 
-std::int32_t cuda_type(DType t) { return t == DType::bf16 ? brain : t == DType::f16 ? half : single; }
+std::int32_t cuda_type_of(DType t) {
+  using namespace dry::cuda_type;
+  return t == DType::bf16 ? brain : t == DType::f16 ? half : single;
+}
 double bytes_of(double numbers, DType t) { return numbers * double(size_of(t)); }
 const char* in_names(DType t) { return t == DType::bf16 ? "c108BFloat16E" : t == DType::f16 ? "c104HalfE" : "f"; }
 
@@ -71,8 +73,8 @@ void Launches::product(std::int64_t m, std::int64_t n, std::int64_t k, DType t, 
   dry::Product p{};
   p.name = record_.name("cublasGemmEx");
   p.m = m, p.n = n, p.k = k, p.batch = batch;
-  p.type_a = p.type_b = p.type_c = cuda_type(t);
-  p.compute = t == DType::f32 && precision_.math == Math::tf32 ? in_tf32 : in_fp32;
+  p.type_a = p.type_b = p.type_c = cuda_type_of(t);
+  p.compute = t == DType::f32 && precision_.math == Math::tf32 ? dry::cublas_compute::fast_tf32 : dry::cublas_compute::fp32;
   p.transposed = transposed;
   record_.add(p);
 }
@@ -87,7 +89,7 @@ void Launches::attention(const Shape& q, std::int64_t len_k, DType t, bool backw
     dry::Attention a{};
     a.name = record_.name(backward ? "cuDNN attention, backward" : "cuDNN attention");
     a.batch = batch, a.heads = heads, a.len_q = len, a.len_k = len_k, a.head_dim = dim, a.kv_heads = heads;
-    a.type = t == DType::bf16 ? dnn_brain : dnn_half;
+    a.type = t == DType::bf16 ? dry::cudnn_type::brain : dry::cudnn_type::half;
     a.backward = backward, a.masked = 1;
     record_.add(a);
   } else if (size_of(t) == 2 && sm_ >= 80) {

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "dry/cuda_types.h"
 #include "dry/launch.h"
 #include "dry/read.h"
 
@@ -194,7 +195,10 @@ TEST_F(DryLibrary, FactorsOfMatricesNeedWhatTheirRulesSay) {
 TEST_F(DryLibrary, WorkspacesThatOnlyACardKnowsAreTold) {
   const Numbers printed = run("convolutions");
   ASSERT_EQ(printed.size(), 5u);
-  EXPECT_EQ(recorded<dry::Product>().size(), 4u);
+  const auto products = recorded<dry::Product>();
+  ASSERT_EQ(products.size(), 4u);
+  EXPECT_EQ(products.front().type_a, dry::cuda_type::single);
+  EXPECT_EQ(products.back().type_a, dry::cuda_type::twice);
   const auto marks = recorded<dry::Mark>();
   ASSERT_EQ(marks.size(), 3u) << "one of the four has no workspace";
   const auto reserved = recorded<dry::Driver>();

@@ -17,9 +17,10 @@ void set(void* d, int attribute, int type, std::int64_t count, const void* value
 void set(void* d, int attribute, void* part) { set(d, attribute, 15, 1, &part); }
 
 // A forward convolution in a workspace at `workspace`.
-void convolve(void* dnn, const std::int64_t (&filter)[4], const std::int64_t (&input)[4], const std::int64_t (&output)[4],
-              void* workspace) {
-  constexpr int operation = 10, graph = 15, search = 4, config = 3, plan = 5, pack = 21, tensor = 18, dims = 902, long_ = 3, pointer = 6;
+void convolve(void* dnn, const std::int64_t (&filter)[4], const std::int64_t (&input)[4], const std::int64_t (&output)[4], void* workspace,
+              int type = 0) {
+  constexpr int operation = 10, graph = 15, search = 4, config = 3, plan = 5, pack = 21, tensor = 18, dims = 902, long_ = 3, pointer = 6,
+                types = 901, type_ = 1;
   void *const forward = descriptor(operation), *const g = descriptor(graph), *const s = descriptor(search),
               *const found = descriptor(config);
   void *const p = descriptor(plan), *const v = descriptor(pack);
@@ -27,6 +28,7 @@ void convolve(void* dnn, const std::int64_t (&filter)[4], const std::int64_t (&i
   for (const auto* const size : {&filter, &input, &output}) {
     void* const t = descriptor(tensor);
     set(t, dims, long_, 4, *size);
+    set(t, types, type_, 1, &type);
     set(forward, attribute++, t);
   }
   set(g, 801, forward);
@@ -94,7 +96,8 @@ void convolutions() {
   convolve(dnn, {64, 32, 3, 3}, {8, 32, 28, 28}, {8, 64, 28, 28}, first);
   convolve(dnn, {64, 32, 1, 1}, {8, 32, 28, 28}, {8, 64, 28, 28}, second);
   convolve(dnn, {64, 32, 1, 1}, {8, 32, 28, 28}, {8, 64, 14, 14}, first);  // stride 2
-  convolve(dnn, {64, 32, 1, 1}, {8, 32, 28, 28}, {8, 64, 28, 28}, nullptr);
+  constexpr int twice = 1;
+  convolve(dnn, {64, 32, 1, 1}, {8, 32, 28, 28}, {8, 64, 28, 28}, nullptr, twice);
 }
 
 // Two layers of an LSTM from 512 to 1024 in FP32, 256 places of 16 sequences.

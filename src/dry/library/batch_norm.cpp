@@ -3,11 +3,13 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/divide.h"
 #include "dry/library/tensor.h"
 #include "dry/library/work.h"
 #include "dry/library/world.h"
 
 using namespace headroom::dry;
+using headroom::ceil_div;
 
 extern "C" int cudnnGetStream(const void* handle, StreamHandle*);  // dnn.cpp
 
@@ -18,8 +20,6 @@ enum class Direction : std::uint8_t { forward, backward };
 constexpr int persistent = 2;  // cudnnBatchNormMode_t: PyTorch's for channels_last
 constexpr int norm_alone = 0;  // cudnnBatchNormOps_t
 
-std::int64_t pieces(std::int64_t n, std::int64_t size) { return (n + size - 1) / size; }
-
 // What a pass takes; cuDNN does not publish it. Blocks of rows keep two sums of each channel, channels in tiles of 64; up to four channels are
 // one tile of four, with four times the rows. Other modes take nothing, and nothing is reserved between the passes. These are all bytes of the
 // sizes of 1088 shapes and types that cuDNN 9.19 gave on an H100 (bench/results/h100_batch_norm_2026-11-26.csv); a test walks them.
@@ -27,9 +27,9 @@ std::int64_t workspace_of(const Tensor& x, int mode, Direction pass) {
   if (mode != persistent || x.dims < 2 || x.size[1] < 1) return 0;
   const std::int64_t channels = x.size[1], rows = x.elements() / channels;
   const bool few = channels <= 4;
-  const std::int64_t tiles = few ? 1 : pieces(channels, 64), sums = (few ? 4 : 64 * tiles) * 8, longer = few ? 4 : 1;
-  if (pass == Direction::backward) return 1056 + 4 * tiles + sums * pieces(rows, 96 * longer);
-  return 1072 + 4 * tiles + (sums + 4 * tiles) * pieces(rows, (x.type == floats ? 64 : 160) * longer);
+  const std::int64_t tiles = few ? 1 : ceil_div(channels, 64), sums = (few ? 4 : 64 * tiles) * 8, longer = few ? 4 : 1;
+  if (pass == Direction::backward) return 1056 + 4 * tiles + sums * ceil_div(rows, 96 * longer);
+  return 1072 + 4 * tiles + (sums + 4 * tiles) * ceil_div(rows, (x.type == cudnn_type::single ? 64 : 160) * longer);
 }
 
 // Between four and sixteen channels, where no size was asked, the tile may be the smaller one.

@@ -2,6 +2,7 @@
 // vectors and triangles are in names.inc.
 #include <cstdint>
 
+#include "dry/cuda_types.h"
 #include "dry/library/public.h"
 #include "dry/library/work.h"
 #include "dry/library/world.h"
@@ -9,8 +10,6 @@
 using namespace headroom::dry;
 
 namespace {
-
-enum Type { single = 0, real_double = 1, complex_single = 4, complex_double = 5 };  // cudaDataType
 
 struct Handle {
   StreamHandle stream = nullptr;
@@ -24,8 +23,8 @@ struct Sides {  // what a caller says of them: 0 as they are, else transposed
 
 int product(const char* name, const Handle* h, Sides sides, std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch, int type_a,
             int type_b = -1, int type_c = -1, int compute = -1) {
-  constexpr int math_tf32 = 3, compute_tf32 = 77;
-  if (compute < 0 && h->math == math_tf32 && type_a == single) compute = compute_tf32;
+  constexpr int math_tf32 = 3;
+  if (compute < 0 && h->math == math_tf32 && type_a == cuda_type::single) compute = cublas_compute::fast_tf32;
   multiplied(name, h->stream,
              {.m = m,
               .n = n,
@@ -102,10 +101,10 @@ int cublasSetAtomicsMode(Handle*, int) { return ok; }
                                   const void*, void*, int, int batch) {                                                                \
     return product("cublas" #letter "gemmBatched", h, {a, b}, m, n, k, batch, type);                                                   \
   }
-PRODUCTS(S, single)
-PRODUCTS(D, real_double)
-PRODUCTS(C, complex_single)
-PRODUCTS(Z, complex_double)
+PRODUCTS(S, cuda_type::single)
+PRODUCTS(D, cuda_type::twice)
+PRODUCTS(C, cuda_type::complex_single)
+PRODUCTS(Z, cuda_type::complex_twice)
 #undef PRODUCTS
 
 int cublasSgemmEx(const Handle* h, int a, int b, int m, int n, int k, const void*, const void*, int type_a, int, const void*, int type_b,

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "dry/cuda_types.h"
 #include "dry/library/dnn_numbers.h"
 
 namespace headroom::dry::dnn {
@@ -34,7 +35,6 @@ Convolution convolution_of(const Descriptor& op) {
   return {op.one(at.how), op.one(at.filter), op.one(at.input), op.one(at.output)};
 }
 
-constexpr int cudnn_half = 2, cudnn_brain = 9;
 int type_of(const Descriptor* tensor) {
   const auto type = tensor ? tensor->all<int>(tensor_type) : std::vector<int>{};
   return type.empty() ? 0 : type[0];
@@ -44,7 +44,8 @@ std::vector<std::int64_t> dims_of(const Descriptor* tensor) {
   return tensor ? tensor->all<std::int64_t>(tensor_dims) : std::vector<std::int64_t>{};
 }
 
-std::uint64_t element_bytes_of(const Descriptor* tensor) { return type_of(tensor) == cudnn_brain || type_of(tensor) == cudnn_half ? 2 : 4; }
+// FP64 counts as FP32: what a card takes was asked for FP32 and 16 bits only.
+std::uint64_t element_bytes_of(const Descriptor* tensor) { return cudnn_type::bytes_of(type_of(tensor)) == 2 ? 2 : 4; }
 
 Convolved convolved_of(const Convolution& c, int type) {
   const auto strides = c.input ? c.input->all<std::int64_t>(tensor_strides) : std::vector<std::int64_t>{};
@@ -65,16 +66,14 @@ Convolved convolved_of(const Convolution& c, int type) {
 // A convolution is a product: as many rows as its output has places, as many columns as it has channels. That of FP32 is tf32, as PyTorch has it
 // unless it is told otherwise.
 ProductShape product_of(const Convolution& c) {
-  constexpr int cuda_half = 2, cuda_brain = 14, fast_tf32 = 77;
   const auto filter = dims_of(c.filter), input = dims_of(c.input), output = dims_of(c.output);
   if (filter.size() < 3 || input.size() < 3 || output.size() < 3 || filter[1] == 0) return {};
   const std::int64_t groups = std::max<std::int64_t>(input[1] / filter[1], 1);
   ProductShape p{.m = output[0], .n = filter[0] / groups, .k = filter[1], .batch = groups};
   for (std::size_t i = 2; i < output.size(); ++i) p.m *= output[i];
   for (std::size_t i = 2; i < filter.size(); ++i) p.k *= filter[i];
-  const int type = type_of(c.filter);
-  p.type_a = p.type_b = p.type_c = type == cudnn_brain ? cuda_brain : type == cudnn_half ? cuda_half : 0;
-  p.compute = fast_tf32;
+  p.type_a = p.type_b = p.type_c = cudnn_type::cuda_type_of(type_of(c.filter));
+  p.compute = cublas_compute::fast_tf32;
   return p;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <numeric>
 
+#include "dry/cuda_types.h"
 #include "dry/library/public.h"
 #include "dry/library/tensor.h"
 #include "dry/library/work.h"
@@ -24,7 +25,8 @@ struct Dropout {  // a cudnnDropoutDescriptor
 };
 
 struct Layers {  // a cudnnRNNDescriptor
-  int algorithm = standard, cell = lstm, bias = both_biases, both_ways = 0, type = floats, input = 0, hidden = 0, projected = 0, layers = 0;
+  int algorithm = standard, cell = lstm, bias = both_biases, both_ways = 0, type = cudnn_type::single, input = 0, hidden = 0, projected = 0,
+      layers = 0;
   bool drops = false;  // numbers between layers
 
   std::int64_t gates() const { return cell == lstm ? 4 : cell == gru ? 3 : 1; }
@@ -32,7 +34,7 @@ struct Layers {  // a cudnnRNNDescriptor
   std::int64_t out() const { return projected > 0 ? projected : hidden; }
   std::int64_t in(std::int64_t layer) const { return layer == 0 ? input : ways() * out(); }
   std::int64_t biases() const { return bias == no_bias ? 0 : bias == both_biases ? 2 : 1; }
-  std::size_t element() const { return type == doubles ? 8 : type == floats ? 4 : 2; }
+  std::size_t element() const { return cudnn_type::bytes_of(type); }
 
   // Elements of a layer's matrices in one direction: those of its input, those of its state, the projection.
   std::int64_t matrices(std::int64_t layer) const {
@@ -111,7 +113,8 @@ constexpr std::int64_t in_full(std::int64_t bytes) { return (bytes + 31) / 32 * 
 Scratch scratch_of(const Layers& l, const Sequences& x, bool for_backward) {
   const Sizes n(l, x);
   const std::int64_t element = std::int64_t(l.element());
-  const bool fast = l.algorithm == persistent || (l.algorithm == small_hidden && l.type != bfloat);  // in bfloat16 the standard one runs
+  const bool fast =
+      l.algorithm == persistent || (l.algorithm == small_hidden && l.type != cudnn_type::brain);  // in bfloat16 the standard one runs
   const bool drops = l.drops && n.several && for_backward;
   const std::int64_t elements = x.packed                      ? packed_elements(l, n)
                                 : drops && n.one_way && !fast ? at_once_elements(l, n)
@@ -127,7 +130,7 @@ Scratch scratch_of(const Layers& l, const Sequences& x, bool for_backward) {
   const std::int64_t kept = l.cell == lstm ? 5 : l.cell == gru ? 6 : 1;
   if (for_backward) s.reserve = in_full(n.output * element * (kept * l.layers + l.layers - 1)) + head;
   if (drops) s.reserve += (l.layers - 1) * in_full((n.output + 7) / 8);
-  s.known = l.out() == l.hidden && l.type != doubles && l.algorithm != dynamic;
+  s.known = l.out() == l.hidden && l.type != cudnn_type::twice && l.algorithm != dynamic;
   s.unsure = (n.output + n.input) * element;
   s.odd_rows = element == 2 && l.hidden * element % 16 != 0 && !fast && !x.packed;
   if (s.odd_rows) s.work += s.unsure;
@@ -143,12 +146,10 @@ void tell_range(const void* work, const Scratch& s) {
 
 const char* name_of(const Layers& l) { return l.cell == lstm ? "cuDNN LSTM" : l.cell == gru ? "cuDNN GRU" : "cuDNN RNN"; }
 
-// cudaDataType of a cudnnDataType_t. FP32 computes in tf32, as PyTorch has it unless it is told otherwise.
+// FP32 computes in tf32, as PyTorch has it unless it is told otherwise.
 ProductShape of_type(const Layers& l, ProductShape s) {
-  constexpr int real_single = 0, real_double = 1, real_half = 2, real_bf16 = 14, fast_tf32 = 77;
-  s.type_a = l.type == halves ? real_half : l.type == bfloat ? real_bf16 : l.type == doubles ? real_double : real_single;
-  s.type_b = s.type_c = s.type_a;
-  s.compute = fast_tf32;
+  s.type_a = s.type_b = s.type_c = cudnn_type::cuda_type_of(l.type);
+  s.compute = cublas_compute::fast_tf32;
   return s;
 }
 

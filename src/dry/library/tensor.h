@@ -2,13 +2,13 @@
 #pragma once
 #include <cstdint>
 
-namespace headroom::dry {
+#include "dry/cuda_types.h"
 
-enum DnnType { floats = 0, doubles = 1, halves = 2, bfloat = 9 };  // cudnnDataType_t
+namespace headroom::dry {
 
 struct Tensor {
   static constexpr int most_dims = 8;
-  int type = floats, dims = 0;
+  int type = cudnn_type::single, dims = 0;
   int size[most_dims] = {}, stride[most_dims] = {};
 
   std::int64_t elements() const {
@@ -16,7 +16,7 @@ struct Tensor {
     for (int i = 0; i < dims; ++i) n *= size[i];
     return n;
   }
-  std::int64_t bytes() const { return elements() * (type == doubles ? 8 : type == floats ? 4 : 2); }
+  std::int64_t bytes() const { return elements() * cudnn_type::bytes_of(type); }
 };
 
 }  // namespace headroom::dry

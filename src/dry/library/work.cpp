@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "dry/cuda_types.h"
 #include "dry/library/host.h"
 #include "dry/library/memory.h"
 #include "dry/library/pace.h"
@@ -194,7 +195,7 @@ void multiplied(const char* name, StreamHandle handle, const ProductShape& s) {
   host_worked();
   Stream& stream = stream_of(handle);
   const double flops = 2.0 * double(s.m) * double(s.n) * double(s.k) * double(s.batch);
-  const bool single = s.type_a == 0 || s.type_a == 1;  // CUDA_R_32F, CUDA_R_64F
+  const bool single = s.type_a == cuda_type::single || s.type_a == cuda_type::twice;
   if (first_of_its_kind(name, s)) pace_first_use();
   pace_product(name);
   occupy(stream, flops / (single ? card().single_flops : card().half_flops));
