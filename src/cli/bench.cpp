@@ -1,5 +1,6 @@
 // headroom bench — the tables of the docs again, on this machine.
 #include "studies/bench/bench.h"
+#include "base/error.h"
 #include "cli/described_options.h"
 #include "cli/options.h"
 #include "cli/outcome.h"
@@ -22,10 +23,12 @@ RunCommand bench(CLI::App& app, Common& common) {
       "  headroom report bench/cards/*.json --out page.html\n\n"
       "On a CPU there are fewer tables of smaller sizes, for two minutes.\n"
       "Exit codes: 0 every table that can be had was measured; 1 one failed, or Ctrl-C stopped it; 3 none can be had.");
-  return [a, &common] {
+  return [a, &app, &common] {
+    for (const char* of_measuring : {"--resume", "--minutes", "--card", "--python", "--peers"})
+      check(!a->list || app.count(of_measuring) == 0, Code::bad_argument, "--list measures nothing; leave {} out", of_measuring);
     const Device d = chosen_device(common);
     const int gpus = cuda_device_count();
-    if (a->list) return deliver(studies::bench_list(d, gpus, a->study.quick), common);
+    if (a->list) return deliver(studies::bench_list(a->study, d, gpus), common);
     return with_host(
         "bench", common, a->resume, [&](const studies::Host& host) { return studies::bench_study(a->study, d, gpus, host); },
         Elsewhere::lines);

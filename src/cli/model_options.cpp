@@ -75,17 +75,19 @@ engine::Decoder ModelOptions::model() const {
         "--layers, --width, --heads, --kv-heads, --ffn, --vocab: {} is taken as its file says; leave these out, or change the file",
         described.name);
   engine::PlainModel m = *sizes;
+  const bool other_width = width && width != m.width, other_heads = heads && heads != m.heads;  // the model's own numbers change nothing
   if (layers) m.layers = layers;
-  if (width) {
+  if (other_width) {
     m.width = width;
     m.ffn = 4 * width;
   }
   if (ffn) m.ffn = ffn;
   if (vocab) m.vocab = vocab;
-  if (heads) m.heads = m.kv_heads = heads;
-  if (width && !heads && m.width % m.heads != 0 && m.width % m.head_dim == 0) m.heads = m.kv_heads = m.width / m.head_dim;
+  if (other_heads) m.heads = m.kv_heads = heads;
+  if (other_width && !heads && m.width % m.heads != 0 && m.width % m.head_dim == 0) m.heads = m.kv_heads = m.width / m.head_dim;
   if (kv_heads) m.kv_heads = kv_heads;
-  if (width || heads) {
+  if (other_width || other_heads) {
+    check(m.width % m.heads == 0 || !heads, Code::bad_argument, "--heads {}: they do not divide the width, which is {}", heads, m.width);
     check(m.width % m.heads == 0, Code::bad_argument, "--width {} is not a multiple of {} heads; give --heads too", m.width, m.heads);
     m.head_dim = m.width / m.heads;
   }

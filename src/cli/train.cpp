@@ -1,7 +1,9 @@
 // headroom train — train, save, resume, sample.
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "cli/help.h"
 #include "cli/model_options.h"
 #include "cli/outcome.h"
@@ -105,12 +107,17 @@ RunCommand train(CLI::App& app, Common& common) {
             "--text: its bytes are not the tokens of '{}', whose vocabulary is {}; give --tokens", r.init, r.recipe.model.vocab);
     }
     check(!r.resume || !r.folder.empty(), Code::bad_argument, "--resume: there is no --save to continue from");
+    check(!r.folder.empty() || app.count("--every") == 0, Code::bad_argument, "--every: there is no --save to keep checkpoints in");
+    check(r.folder.empty() || r.schedule.steps > 0, Code::bad_argument,
+          "--save: with --steps 0 no step is made, and no checkpoint; leave it out, or write the weights by --save-hf");
     check(!r.switch_precision || r.resume, Code::bad_argument, "--switch-precision: it is of --resume; a new run takes any --precision");
     check(bytes || app.count("--prompt") == 0, Code::bad_argument, "--prompt is text, --tokens are numbers; leave it out");
+    for (const char* of_sampling : {"--prompt", "--temperature"})
+      check(r.sample > 0 || app.count(of_sampling) == 0, Code::bad_argument, "{}: nothing is sampled; add --sample N", of_sampling);
     check(r.recipe.knows_norm() || app.count("--clip") == 0 || r.hyper.clip == 0, Code::bad_argument,
           "--clip {}: with --update during the norm of all gradients is not known; leave --clip out, or use --update after", r.hyper.clip);
     r.schedule.floor = r.schedule.peak / 10;
-    r.schedule.warmup = std::min(r.schedule.warmup, r.schedule.steps / 2);
+    const std::int64_t warmup_asked = std::exchange(r.schedule.warmup, std::min(r.schedule.warmup, r.schedule.steps / 2));
     r.seed = common.seed;
     const dist::Seat seat = find_seat(a->ranks.asked());
     check_for_ranks(app, seat);
@@ -129,6 +136,9 @@ RunCommand train(CLI::App& app, Common& common) {
         engine::check(r.recipe);
       }
       take_kept_links(device, common);
+      if (app.count("--warmup") > 0 && r.schedule.warmup < warmup_asked && !common.silent)
+        say(fmt::format("headroom train: warm-up is {}, at most half of --steps {}; --warmup asks for {}",
+                        counted(std::uint64_t(r.schedule.warmup), "step"), r.schedule.steps, warmup_asked));
       return with_host(
           "train", common, r.resume, [&](const studies::Host& host) { return studies::train_study(r, device, host, group); },
           Elsewhere::lines);

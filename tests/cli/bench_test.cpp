@@ -95,6 +95,12 @@ TEST_F(Bench, QuickMeasuresTheSameTablesInLessTime) {
   const Ended list = run("bench --list --quick --device cpu");
   EXPECT_EQ(list.code, 0) << list.err;
   EXPECT_NE(list.out.find("--rounds 1"), std::string::npos) << list.out;
+  const Ended two = run("bench --list --tables comm,device --device cpu --format csv");
+  EXPECT_EQ(two.code, 0) << two.err;
+  EXPECT_EQ(std::count(two.out.begin(), two.out.end(), '\n'), 3) << "a line of names, and the two that were asked for: " << two.out;
+  refused("bench --list --tables attention-decode --device cpu", 2, "has none of these; headroom bench --list shows which there are");
+  for (const char* of_measuring : {"--resume", "--minutes 3", "--card not-there.json"})
+    refused(std::string("bench --list --device cpu ") + of_measuring, 2, "--list measures nothing; leave --");
 }
 
 TEST_F(Bench, ACardsFileKeepsItsTablesAndGetsNewOnes) {

@@ -268,8 +268,9 @@ TEST_F(Comm, AKilledRankEndsTrainAndStep) {
     }
     const std::string said = text_of(at("killed"));
     std::stringstream lines(said);
-    int others = 0;  // beside how far a training has come
-    for (std::string line; std::getline(lines, line);) others += line.starts_with("headroom train: step ") ? 0 : 1;
+    int others = 0;  // beside how far a training has come, and what it continues
+    for (std::string line; std::getline(lines, line);)
+      others += line.starts_with("headroom train: step ") || line.starts_with("headroom train: continuing from ") ? 0 : 1;
     EXPECT_EQ(others, 1) << said;
     EXPECT_NE(said.find(fmt::format("rank {} ended: ", rank)), std::string::npos) << said;
   }
@@ -437,6 +438,8 @@ TEST_F(Comm, AProfileOfRanksHasTheLanesOfEach) {
 
 TEST_F(Comm, WhatCannotBeMeantIsRefusedInALine) {
   refused("comm --device cpu", 2, "a collective takes at least 2 ranks: give --gpus N or --ranks N, or --counts 2,3,4");
+  refused("comm --device cpu --ranks 2 --bytes 1KiB --route kernels --db " + db_, 2, "--route kernels: routes are of GPUs");
+  EXPECT_FALSE(fs::exists(db_));
   refused("comm --device cpu --rank 1 --ranks 2", 2, "--rank 1: where do the ranks meet? Give --rendezvous HOST:PORT");
   refused("comm --device cpu --gpus 2 --ranks 3", 2, "--gpus 2 and --ranks 3: a GPU has one rank; give one of them");
   if (!fs::exists("/dev/nvidiactl"))

@@ -10,6 +10,20 @@
 namespace headroom {
 namespace {
 
+// Qwen3-0.6B has 16 heads of 128, 8 key heads and width 1024: naming its own numbers took another size of a head, and 16 key heads.
+TEST_F(ModelProgram, AModelsOwnSizesChangeNothing) {
+  const std::string account = "memory model --device h100 --len 32 --batch 1 --model ";
+  const auto params = [&](const std::string& model) { return answer(account + model)["rows"][0]["params"].get<std::int64_t>(); };
+  const std::int64_t qwen = params("qwen3-0.6b");
+  EXPECT_EQ(qwen, 596049920);
+  EXPECT_EQ(params("qwen3-0.6b --heads 16"), qwen);
+  EXPECT_EQ(params("qwen3-0.6b --width 1024"), qwen);
+  EXPECT_EQ(answer(account + "8B --width 4096 --heads 32", 3)["rows"][0]["params"], 8125698048);
+  EXPECT_NE(params("qwen3-0.6b --heads 8"), qwen);
+  refused(account + "small --heads 7", 2, "--heads 7: they do not divide the width, which is 768");
+  refused(account + "small --width 770", 2, "--width 770 is not a multiple of 12 heads; give --heads too");
+}
+
 TEST_F(ModelProgram, BadInputGetsOneLine) {
   refused("memory model --model nosuch", 2, "small, medium, large, xl, 2.7B, xl-2026, 10B, 8B");
   refused("memory model --width 100", 2, "not a multiple of 12 heads");

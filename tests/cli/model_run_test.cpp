@@ -146,8 +146,8 @@ TEST_F(ModelProgram, Fp8TrainsOnACpuGoesOnAndMayBeginOrEndInAnotherPrecision) {
     for (int i = 0; i < 60; ++i) text << "line " << i * i << " of a text that is long enough to learn a little from\n";
   }
   const std::string common = "train --device cpu --text " + (folder_ / "text.txt").string() +
-                             " --layers 1 --width 48 --heads 2 --len 24 --batch 2 --validate 0 --warmup 0 --every 4 --precision ",
-                    save = (folder_ / "run").string(), to_12 = " --steps 12", keep = to_12 + " --resume --save " + save;
+                             " --layers 1 --width 48 --heads 2 --len 24 --batch 2 --validate 0 --warmup 0 --precision ",
+                    save = (folder_ / "run").string(), to_12 = " --steps 12", keep = to_12 + " --every 4 --resume --save " + save;
   const double bf16 = answer(common + "bf16" + to_12)["validation_loss"];
   for (const std::string scales : {"tensor", "row", "block"}) {
     const Json j = answer(common + "fp8 --scales " + scales + to_12);
@@ -157,7 +157,7 @@ TEST_F(ModelProgram, Fp8TrainsOnACpuGoesOnAndMayBeginOrEndInAnotherPrecision) {
     EXPECT_GE(j["rows"].back()["flushed"], 0);
     EXPECT_NE(j["notes"].dump().find("fp8: the blocks' products, scales by " + scales), std::string::npos) << j["notes"];
   }
-  const Json through = answer(common + "fp8 --copies kept --save " + save + to_12);
+  const Json through = answer(common + "fp8 --copies kept --every 4 --save " + save + to_12);
   const auto last = save + "/step-00000012.safetensors";
   fs::remove(last);  // as if it had been killed after step 8
   EXPECT_EQ(answer(common + "fp8" + keep)["validation_loss"], through["validation_loss"]);

@@ -45,7 +45,8 @@ TEST_F(Program, BadInputGetsOneLineThatSaysWhatIsAllowed) {
   refused("results", 1, "measure something first");
   refused("results --device cpu", 2, "there is no option --device");
   refused("compare 1 2 --seed 3", 2, "there is no option --seed");
-  refused("memory --seed 3", 2, "there is no option --seed");
+  refused("memory --seed 3", 2, "there is no option --seed: this command draws no random numbers");
+  refused("plan --model small --seed 3", 2, "there is no option --seed: this command draws no random numbers");
   refused("forecast --seed 3 -- true", 2, "there is no option --seed");
   refused("kernels --mask window:0", 2, "window:W");
 }

@@ -1,4 +1,6 @@
 // headroom train as a measured run: what it says while it runs, what it keeps, how it is extended, and how two of them are compared.
+#include <fmt/format.h>
+
 #include "engine/files/save.h"
 #include "engine/forecast/forecast.h"
 #include "gpu/place.h"
@@ -56,6 +58,71 @@ TEST_F(TrainProgram, AFinishedRunIsExtended) {
   EXPECT_NE(third["notes"][0].get<std::string>().find("Extended at step 20, 40"), std::string::npos);
   refused(save + "--steps 30 --resume", 2, "was trained with steps 50, this run asks for 30");
   refused(save + "--steps 60 --lr 0.5 --resume", 2, "was trained with lr");
+}
+
+// A job that restarts has one command from its first run on, so an empty folder is no error; a wrong one must not look like it.
+TEST_F(TrainProgram, ResumeSaysWhatItFound) {
+  const std::string save = base_ + "--resume --save " + at("run") + " ";
+  const auto first_line = [](const Ended& e) { return e.err.substr(0, e.err.find('\n')); };
+  const Ended none = run(save + "--steps 2 --format json");
+  ASSERT_EQ(none.code, 0) << none.err;
+  EXPECT_EQ(first_line(none),
+            "headroom train: there is no checkpoint to resume in '" + at("run") + "', a new folder; starting from step 0");
+  EXPECT_EQ(Json::parse(none.out)["from_step"], 0);
+  const Ended all = run(save + "--steps 2");
+  EXPECT_NE(first_line(all).find("step-00000002.safetensors' is of the last step: no step is left to train"), std::string::npos) << all.err;
+  EXPECT_EQ(all.out.find("No step was left to train, 2 steps were done before: loss of held-out data "), 0u) << all.out;
+  const Ended on = run(save + "--steps 3 --format json");
+  EXPECT_EQ(first_line(on), "headroom train: continuing from '" + at("run") + "/step-00000002.safetensors'");
+  EXPECT_EQ(Json::parse(on.out)["from_step"], 2);
+  fs::create_directories(at("other"));
+  const Ended other = run(base_ + "--resume --steps 1 --save " + at("other"));
+  EXPECT_EQ(first_line(other), "headroom train: there is no checkpoint to resume in '" + at("other") + "'; starting from step 0");
+  const Ended with_weights = run("train --device cpu --len 16 --batch 2 --validate 0 --steps 4 --resume --db " + db_ + " --text " +
+                                 at("text.txt") + " --init " + at("other") + " --save " + at("run"));
+  EXPECT_NE(first_line(with_weights).find("; the weights of '" + at("other") + "' are not read"), std::string::npos) << with_weights.err;
+  EXPECT_EQ(run(base_ + "--steps 1").err.find("resume"), std::string::npos) << "only where it was asked";
+  const Ended ranks = run(save + "--steps 4 --ranks 2");
+  EXPECT_EQ(ranks.code, 2) << "two ranks take twice the batch: " << ranks.err;
+}
+
+// Two hosts whose --save is not one folder: rank 1 would begin at step 0, where rank 0 goes on.
+TEST_F(TrainProgram, RanksThatSeeOtherCheckpointsSaySo) {
+  for (const char* host : {"one", "other"}) fs::create_directories(at(host));
+  const std::string train = fmt::format(
+      "$H train --device cpu --layers 1 --width 32 --heads 2 --len 16 --batch 2 --validate 1 --text ../text.txt --save run --db ../r.db "
+      "--shard optimizer --ranks 2 --rendezvous local:resumed-{} ",
+      getpid());
+  const auto both = [&](const std::string& more) {
+    return shell("(cd other; " + train + more + "--rank 1 2> ../second) & cd one; " + train + more +
+                 "--rank 0; code=$?; wait; cat ../second >&2; exit $code");
+  };
+  const Ended first = both("--steps 2 ");
+  ASSERT_EQ(first.code, 0) << first.err;
+  const Ended e = both("--steps 4 --resume ");
+  EXPECT_EQ(e.code, 2) << e.err;
+  EXPECT_NE(e.err.find("--resume: ranks do not see the same checkpoints in 'run': here, on rank "), std::string::npos) << e.err;
+  EXPECT_NE(e.err.find("--save must be one folder that all ranks share"), std::string::npos) << e.err;
+}
+
+TEST_F(TrainProgram, WhatWouldNotBeDoneIsRefusedOrSaid) {
+  refused(base_ + "--steps 1 --every 10", 2, "--every: there is no --save to keep checkpoints in");
+  refused(base_ + "--steps 0 --save " + at("run"), 2, "no step is made, and no checkpoint");
+  EXPECT_FALSE(fs::exists(at("run")));
+  refused(base_ + "--steps 1 --prompt ab", 2, "--prompt: nothing is sampled; add --sample N");
+  refused(base_ + "--steps 1 --temperature 0.1", 2, "--temperature: nothing is sampled; add --sample N");
+  const Ended cut = run(base_ + "--steps 5 --warmup 100");
+  EXPECT_EQ(cut.err.find("headroom train: warm-up is 2 steps, at most half of --steps 5; --warmup asks for 100\n"), 0u) << cut.err;
+  EXPECT_EQ(run(base_ + "--steps 5").err.find("warm-up"), std::string::npos) << "the default fits itself to the steps";
+
+  const pid_t child =
+      start({"train",   "--device", "cpu",     "--layers", "1",      "--width",      "32",   "--heads", "2",         "--len",    "16",
+             "--batch", "2",        "--steps", "1000000",  "--text", at("text.txt"), "--db", db_,       "--save-hf", at("tuned")},
+            true);
+  while (text_of(at("err")).find("step 1 of") == std::string::npos) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  kill(child, SIGINT);
+  EXPECT_GE(ended_within(child, std::chrono::seconds(20)), 0);
+  EXPECT_NE(text_of(at("err")).find("'" + at("tuned") + "' was not written, that is for the end"), std::string::npos) << text_of(at("err"));
 }
 
 TEST_F(TrainProgram, ARunGoesOnWithItsOwnSettingsAndModel) {
@@ -128,7 +195,7 @@ TEST_F(TrainProgram, DocumentsArePackedAndSaidSo) {
   std::string text;
   for (int d = 0; d < 40; ++d) text += std::string(1 + std::size_t(d * 7 % 20), char('a' + d % 9)) + "\n";
   put("text.txt", text);
-  const std::string packed = base_ + "--documents lines --log-every 5 --every 10 ";
+  const std::string packed = base_ + "--documents lines --log-every 5 ";
   const Json straight = answer(packed + "--steps 20");
   const std::string note = straight["notes"][0];
   EXPECT_EQ(note.find("40 documents in "), 0u) << note;
@@ -137,7 +204,7 @@ TEST_F(TrainProgram, DocumentsArePackedAndSaidSo) {
   EXPECT_GT(straight["validation_loss"], 0);
   EXPECT_EQ(kept(1)["settings"]["documents"], "lines");
 
-  const std::string save = packed + "--save " + at("run") + " ";
+  const std::string save = packed + "--every 10 --save " + at("run") + " ";
   answer(save + "--steps 20");
   fs::remove(at("run") + "/step-00000020.safetensors");  // as if it had been killed after step 10
   const Json resumed = answer(save + "--steps 20 --resume");

@@ -305,6 +305,21 @@ Record record_of(const std::vector<Measured>& all, std::size_t asked, const Devi
       Part{Note{"Every line is in the JSON: --out cards/NAME.json, and headroom report cards/*.json --out page.html draws them."}});
 }
 
+bool is_named(const BenchAsked& asked, const BenchTable& t) {
+  return std::find(asked.tables.begin(), asked.tables.end(), t.name) != asked.tables.end();
+}
+
+// Those of --tables, or all; and those of `also`.
+std::vector<BenchTable> tables_asked(
+    const BenchAsked& asked, const Device& device, int gpus,
+    const std::function<bool(const BenchTable&)>& also = [](const BenchTable&) { return false; }) {
+  std::vector<BenchTable> tables = bench_tables(device, gpus, asked.quick);
+  std::erase_if(tables, [&](const BenchTable& t) { return !asked.tables.empty() && !is_named(asked, t) && !also(t); });
+  check(!tables.empty(), Code::bad_argument, "--tables {}: {} has none of these; headroom bench --list shows which there are",
+        joined(asked.tables, ","), device.name);
+  return tables;
+}
+
 }  // namespace
 
 std::vector<BenchTable> bench_tables(const Device& device, int gpus, bool quick) {
@@ -319,10 +334,10 @@ std::vector<std::string> bench_table_names() {
   return names;
 }
 
-Record bench_list(const Device& device, int gpus, bool quick) {
+Record bench_list(const BenchAsked& asked, const Device& device, int gpus) {
   Table t{"rows", "", {{"bench"}, {"docs"}, {"minutes"}, {"command"}}, {}};
   double minutes = 0;
-  const auto tables = bench_tables(device, gpus, quick);
+  const auto tables = tables_asked(asked, device, gpus);
   for (const BenchTable& one : tables) {
     t.add({one.name, one.docs, one.minutes, joined(one.command, " ")});
     minutes += one.minutes;
@@ -334,13 +349,9 @@ Record bench_list(const Device& device, int gpus, bool quick) {
 }
 
 Outcome bench_study(const BenchAsked& asked, const Device& device, int gpus, const Host& host) {
-  std::vector<BenchTable> tables = bench_tables(device, gpus, asked.quick);
   const auto before = measured_before(asked, device);
-  const auto named = [&](const BenchTable& t) { return std::find(asked.tables.begin(), asked.tables.end(), t.name) != asked.tables.end(); };
-  const auto kept = [&](const BenchTable& t) { return before.contains(t.name) && !named(t); };
-  std::erase_if(tables, [&](const BenchTable& t) { return !asked.tables.empty() && !named(t) && !kept(t); });
-  check(!tables.empty(), Code::bad_argument, "--tables {}: {} has none of these; leave it out to see which there are",
-        joined(asked.tables, ","), device.name);
+  const auto kept = [&](const BenchTable& t) { return before.contains(t.name) && !is_named(asked, t); };
+  const std::vector<BenchTable> tables = tables_asked(asked, device, gpus, kept);
   Life life(host, "bench", json_of(asked), device.name);
   const bool any_peer = std::any_of(tables.begin(), tables.end(), [](const BenchTable& t) { return of_peers(t); });
   const Peers peers = any_peer ? peers_of(asked) : Peers{};

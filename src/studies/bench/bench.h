@@ -43,7 +43,7 @@ void describe(Of<BenchAsked> auto& a, auto&& f) {
 // A GPU's tables, or fewer and smaller ones for a CPU. gpus: how many this machine has.
 std::vector<BenchTable> bench_tables(const Device&, int gpus, bool quick);
 
-Record bench_list(const Device&, int gpus, bool quick);
+Record bench_list(const BenchAsked&, const Device&, int gpus);
 Outcome bench_study(const BenchAsked&, const Device&, int gpus, const Host&);
 
 }  // namespace headroom::studies

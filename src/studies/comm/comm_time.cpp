@@ -162,6 +162,8 @@ void CommStudy::keep(CommRow row, bool first) {
 void CommStudy::run(dist::Group& group, const Device& device) {
   const int ranks = group.ranks();
   gpu_ = device.kind == DeviceKind::cuda;
+  check(gpu_ || t_.route == dist::Route::automatic, Code::bad_argument,
+        "--route {}: routes are of GPUs; ranks on the CPU have one, leave --route out", names_of<dist::Route>.of(t_.route));
   if (group.first() && !life_) {
     RowObject settings = json_of(t_);
     settings["ranks"] = counts_;

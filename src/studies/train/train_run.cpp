@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 
 #include "base/json.h"
 #include "base/text.h"
@@ -137,6 +138,32 @@ std::string words_of_extension(const TrainRun& r, const std::string& settings) {
       joined(at), r.schedule.steps, r.schedule.steps);
 }
 
+// What --resume found: the same command begins a run and continues it, so a wrong folder would look like a first start.
+std::string words_of_beginning(const TrainRun& r, const std::optional<std::string>& newest, std::int64_t step, bool new_folder) {
+  if (!newest)
+    return fmt::format("there is no checkpoint to resume in '{}'{}; starting from step 0", r.folder, new_folder ? ", a new folder" : "");
+  if (step >= r.schedule.steps)
+    return fmt::format("'{}' is of the last step: no step is left to train; more --steps extend the run", *newest);
+  return fmt::format("continuing from '{}'{}", *newest, r.init.empty() ? "" : fmt::format("; the weights of '{}' are not read", r.init));
+}
+
+// Each rank reads the checkpoint itself. Hosts that share no folder would begin at different steps.
+void check_that_ranks_see(const std::optional<std::string>& newest, const std::string& folder, dist::Group& group) {
+  const std::string mine = newest ? std::filesystem::path(*newest).filename().string() : "no checkpoint";
+  const std::uint64_t number = std::hash<std::string>()(mine);
+  const char* what = "the checkpoint that they resume";
+  check(
+      group.least(number, what) == group.most(number, what), Code::bad_argument,
+      "--resume: ranks do not see the same checkpoints in '{}': here, on rank {}, it is {}; --save must be one folder that all ranks share",
+      folder, group.rank(), mine);
+}
+
+std::string words_of_stop(const TrainRun& r) {
+  const std::string not_written = r.hugging_face.empty() ? "" : fmt::format("'{}' was not written, that is for the end", r.hugging_face);
+  if (r.folder.empty()) return "there was no --save" + (not_written.empty() ? "" : "; " + not_written);
+  return (not_written.empty() ? "" : not_written + "; ") + "the same command with --resume continues from there";
+}
+
 [[noreturn]] void stop_for(const char* what, std::int64_t step, const std::string& where, const std::string& folder) {
   throw Error(Code::interrupted,
               fmt::format("the {} of step {} is not finite; it begins in {}. {}", what, step, where,
@@ -266,8 +293,12 @@ Outcome train_study(const TrainRun& asked, const Device& device, const Host& hos
   if (r.threads == 0) r.threads = std::max(1, available_cores() / (group ? group->rendezvous().local_ranks() : 1));
   const int threads = r.threads;
   const std::function<bool()> stop = [&] { return group ? group->stop(host.stop()) : host.stop(); };  // all ranks hear the same
+  std::error_code unknown;
+  const bool new_folder = !r.folder.empty() && !std::filesystem::exists(r.folder, unknown);
   Descriptor folder;
   if (!r.folder.empty() && (!group || group->first())) folder = engine::claim_folder(r.folder);
+  const auto newest = r.folder.empty() ? std::nullopt : engine::newest_checkpoint(r.folder);
+  if (r.resume && group) check_that_ranks_see(newest, r.folder, *group);
   std::error_code no_such_folder;
   check(r.init.empty() || r.hugging_face.empty() || !std::filesystem::equivalent(r.init, r.hugging_face, no_such_folder),
         Code::bad_argument, "--save-hf: '{}' is the folder of --init, whose weights it would replace; name another folder", r.hugging_face);
@@ -298,7 +329,6 @@ Outcome train_study(const TrainRun& asked, const Device& device, const Host& hos
 
   engine::Position at{0, r.seed, settings};
   std::string settings_before;
-  const auto newest = r.folder.empty() ? std::nullopt : engine::newest_checkpoint(r.folder);
   check(!newest || r.resume, Code::bad_argument, "'{}' already has {}; --resume continues from it, another --save starts a new run",
         r.folder, newest.value_or(""));
   if (newest) {
@@ -316,6 +346,7 @@ Outcome train_study(const TrainRun& asked, const Device& device, const Host& hos
   }
 
   if (!r.folder.empty()) engine::check_free(r.folder, at.step, r.schedule.steps);
+  if (r.resume) host.say(words_of_beginning(r, newest, at.step, new_folder));
 
   std::optional<Life> life;
   if (t.rank() == 0) life.emplace(life_of(r, at, settings_before, device, host));
@@ -365,15 +396,18 @@ Outcome train_study(const TrainRun& asked, const Device& device, const Host& hos
   if (!r.hugging_face.empty() && !stopped) engine::save_pretrained(t, r.hugging_face);
 
   const Value validation = stopped ? Value{} : validation_loss(t, data, r.validation_batches, stop);
-  std::string answer = stopped ? fmt::format("Stopped after {} of {} steps", at.step, r.schedule.steps)
-                               : fmt::format("{} done", counted(std::uint64_t(at.step), "step"));
+  const std::string done = counted(std::uint64_t(at.step), "step");
+  std::string answer = stopped                     ? fmt::format("Stopped after {} of {} steps", at.step, r.schedule.steps)
+                       : newest && at.step == from ? fmt::format("No step was left to train, {} were done before", done)
+                                                   : fmt::format("{} done", done);
   if (!rows.empty()) answer += fmt::format(": loss {:.3f}", rows.back().loss);
-  if (const double* held_out = std::get_if<double>(&validation)) answer += fmt::format(", of held-out data {:.3f}", *held_out);
+  if (const double* held_out = std::get_if<double>(&validation))
+    answer += fmt::format("{} of held-out data {:.3f}", rows.empty() ? ": loss" : ",", *held_out);
   if (speed > 0) answer += fmt::format("; {} tokens/s", number_in_words(speed));
   Record record{"", fmt::format("{}, {}.", answer, bytes_in_words(double(arena.peak()))), {}};
   if (const auto words = data.documents_in_words(); !words.empty()) record.add(Part{Note{words}});
   if (fp8 && at.step > from) record.add(Part{Note{in_words(r.recipe, t.quantised())}});
-  record.add("step", at.step).add("stopped", stopped).add("tokens_per_s", speed);
+  record.add("from_step", from).add("step", at.step).add("stopped", stopped).add("tokens_per_s", speed);
   if (!stopped) record.add("validation_loss", validation);
   record.add("unigram_entropy", data.unigram_entropy());
   if (!keep_asked) record.add("kept", engine::kept_in_words(r.recipe));
@@ -396,8 +430,7 @@ Outcome train_study(const TrainRun& asked, const Device& device, const Host& hos
   if (!life) return outcome;
   outcome.said = life->name();
   if (stopped)
-    outcome.said = r.folder.empty() ? life->stopped(fmt::format("after step {} of {}", at.step, r.schedule.steps), "there was no --save")
-                                    : life->stopped(fmt::format("after step {} of {}", at.step, r.schedule.steps));
+    outcome.said = life->stopped(fmt::format("after step {} of {}", at.step, r.schedule.steps), words_of_stop(r));
   else
     outcome.life.emplace(std::move(*life));
   return outcome;

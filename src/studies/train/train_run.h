@@ -55,7 +55,8 @@ void describe(Of<TrainRun> auto& r, auto&& f) {
   f(r.memory, {.name = "memory", .role = noted, .unit = Unit::bytes, .about = "Memory limit of a rank [what is available]"});
   f(r.schedule.peak, {.name = "lr", .about = "Learning rate after warm-up", .real = {0, 1e6}});
   f(r.schedule.floor, {.name = "floor"});
-  f(r.schedule.warmup, {.name = "warmup", .about = "Steps of warm-up; then a cosine to a tenth of --lr", .allowed = {0, 1 << 30}});
+  f(r.schedule.warmup,
+    {.name = "warmup", .about = "Steps of warm-up, at most half of --steps; then a cosine to a tenth of --lr", .allowed = {0, 1 << 30}});
   f(r.hyper.decay, {.name = "decay", .about = "Weight decay", .real = {0, 1e6}});
   f(r.hyper.clip, {.name = "clip", .about = "Largest global norm of the gradients; 0: no clipping", .real = {0, 1e6}});
   f(r.hyper.beta1, {.name = "beta1"});
