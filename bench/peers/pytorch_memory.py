@@ -3,7 +3,7 @@
 Two programs, written the way most people write them. Prints one CSV line per problem; MB = 2**20 bytes, as
 torch.cuda.memory_allocated counts them.
 
-  python3 pytorch_memory.py attention   one-head attention, the two protocols of docs/memory.md
+  python3 pytorch_memory.py attention   one-head attention, the two protocols of docs/memory-as-pytorch.md
   python3 pytorch_memory.py lm          a training step of the language model (SPEC's presets), AdamW
 """
 import gc

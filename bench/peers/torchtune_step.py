@@ -1,5 +1,5 @@
 """The step of torchtune's recipes for one GPU (full_finetune_single_device, lora_finetune_single_device), made of torchtune's own parts with
-packed rows. For a forecast, so that docs/memory.md has a second witness beside published peaks:
+packed rows. For a forecast, so that docs/memory-as-pytorch-checks.md has a second witness beside published peaks:
 
     python3 -m venv tune && tune/bin/pip install torch==2.7.1 torchao==0.11.0 torchtune==0.6.1 bitsandbytes numpy
     headroom forecast --device rtx4090 -- tune/bin/python bench/peers/torchtune_step.py --way full --compile --keep

@@ -55,7 +55,7 @@ struct Architecture {
   // The context that a process has on a card whose memory it maps (dist/peers.h): an H200's, and a reserve for others.
   std::uint64_t peer_context_bytes = 544u << 20;
   // The same of a PyTorch process, which maps no other card's memory: beside its segments it took 1.57 GiB of an H200, context, code and NCCL
-  // together, for FSDP2 and DDP alike (two cards, docs/memory.md).
+  // together, for FSDP2 and DDP alike (two cards, docs/memory-as-pytorch-checks.md).
   std::uint64_t pytorch_joining_bytes = 1064u << 20;
 };
 

@@ -56,9 +56,9 @@ TEST_F(Questions, AreAnsweredAsThePageShows) {
   unsetenv("COLUMNS");
 }
 
-// Each published peak in docs/memory.md has a whole command, and what the table says is what the command says.
+// Each published peak in docs/memory-as-pytorch-checks.md has a whole command, and what the table says is what the command says.
 TEST_F(Questions, PublishedPeaksHaveTheirCommands) {
-  const std::string page = text_of(fs::path(HEADROOM_SOURCE_DIR) / "docs/memory.md");
+  const std::string page = text_of(fs::path(HEADROOM_SOURCE_DIR) / "docs/memory-as-pytorch-checks.md");
   const std::regex row(
       R"(\| [^|\n]+ \| ([0-9.]+) \| ([0-9.]+) \| ([-+][0-9.]+) % \| [0-9.]+ \| `headroom (memory model --as pytorch [^`]+)`(.*) \|)");
   std::size_t rows = 0;

@@ -18,7 +18,7 @@ TEST(PyTorchDrySteps, AreCountedWithinTwoPercent) {
   const auto rows = rows_of("pytorch_steps_dry.csv");
   ASSERT_GE(rows.size(), 35u);
   double worst = 0;
-  std::ifstream page(HEADROOM_SOURCE_DIR "/docs/memory.md");
+  std::ifstream page(HEADROOM_SOURCE_DIR "/docs/memory-as-pytorch-checks.md");
   const std::string docs(std::istreambuf_iterator<char>(page), {});
   for (const Row& row : rows) {
     const LanguageModel m = setting_of(row);
@@ -54,7 +54,7 @@ TEST(PyTorchDrySteps, AreCountedWithinTwoPercent) {
     const std::string said = fmt::format("| {}{}, {} × {}, {} | `{}{}` | {:.0f} MB, {:+.1f} % |", row.at("model"), blocks, m.batch, m.len,
                                          row.at("precision"), m.fused_attention ? "" : "--attention plain ", studies::levers_of(m), run,
                                          100 * (double(a.train_peak_bytes) / 1048576.0 / run - 1));
-    EXPECT_NE(docs.find(said), std::string::npos) << "docs/memory.md is stale: " << said;
+    EXPECT_NE(docs.find(said), std::string::npos) << "docs/memory-as-pytorch-checks.md is stale: " << said;
   }
   std::printf("largest relative error %.4f\n", worst);
 }

@@ -58,11 +58,11 @@ TEST(MemoryModelAsPyTorch, AnIntervalOfParametersIn16BitsHasRoomForLogitsInFp32)
   }
 }
 
-// Peaks that others published with their commands. Nothing was fitted to them; docs/memory.md shows each beside ours.
+// Peaks that others published with their commands. Nothing was fitted to them; docs/memory-as-pytorch-checks.md shows each beside ours.
 TEST(MemoryModelAsPyTorch, PublishedPeaksOfFineTuning) {
   const auto rows = rows_of("published_fine_tuning.csv");
   ASSERT_EQ(rows.size(), 12u);
-  std::ifstream page(HEADROOM_SOURCE_DIR "/docs/memory.md");
+  std::ifstream page(HEADROOM_SOURCE_DIR "/docs/memory-as-pytorch-checks.md");
   const std::string docs(std::istreambuf_iterator<char>(page), {});
   std::size_t at = docs.find("| published | GiB | ours |");
   for (const Row& row : rows) {
@@ -87,7 +87,7 @@ TEST(MemoryModelAsPyTorch, PublishedPeaksOfFineTuning) {
     const std::string said =
         fmt::format("| {:.1f} | {:.1f} | {:+.1f} % | {} |", published, ours, 100 * (ours / published - 1), dry.empty() ? "–" : dry);
     at = docs.find(said, at);  // the rows of the page are in this order
-    ASSERT_NE(at, std::string::npos) << "docs/memory.md is stale: " << row.at("source") << " " << said;
+    ASSERT_NE(at, std::string::npos) << "docs/memory-as-pytorch-checks.md is stale: " << row.at("source") << " " << said;
   }
 }
 

@@ -12,7 +12,7 @@ namespace headroom::studies {
 using pytorch::LanguageModel;
 
 PyTorchInterval interval_of(const LanguageModel& m, std::uint64_t peak, std::uint64_t workspace) {
-  PyTorchInterval i{peak, "such programs were measured within 3 % (docs/memory.md)"};
+  PyTorchInterval i{peak, "such programs were measured within 3 % (docs/memory-as-pytorch.md)"};
   double share = 1.03;
   const bool of_transformers = m.family != pytorch::Family::llama;
   LanguageModel of_bench = m;
@@ -22,7 +22,7 @@ PyTorchInterval interval_of(const LanguageModel& m, std::uint64_t peak, std::uin
     i.at_most = std::uint64_t(double(peak) * 1.15);
     i.why =
         "one of its choices was not checked on a card: what it does was read in its source, and published peaks are within 15 % "
-        "(docs/memory.md)";
+        "(docs/memory-as-pytorch.md)";
     return i;
   }
   const bool checkpoints = !(m.keep == engine::Keeping{});

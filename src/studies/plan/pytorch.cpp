@@ -396,7 +396,7 @@ Outcome plan_as_pytorch(const Plan& p) {
     if (std::any_of(ways.begin(), ways.end(), [](const BestOfWay& w) { return !measured_choices(w.step); }))
       r.add(Part{
           Note{"checked (in csv and json) says whether steps with all choices of a way were measured on a card. For the others, what each "
-               "choice does was read in its source; docs/memory.md has published peaks beside them."}});
+               "choice does was read in its source; docs/memory-as-pytorch-checks.md has published peaks beside them."}});
   }
   r.add("fp32_settings", std::int64_t(search.settings.size())).add("fp32_settings_that_fit", that_fit);
   if (!search.settings.empty())
