@@ -296,7 +296,7 @@ class ModelsTest(unittest.TestCase):
         for name, model, settings, masked, served in (
             ("Llama", "LlamaForCausalLM", llama, (0, slice(0, 3)), True),
             ("Llama", "LlamaForCausalLM", llama, (0, 3), False),
-            ("CodeGen", "CodeGenForCausalLM", dict(n_embd=64, n_layer=1, n_head=4, rotary_dim=8, n_positions=64), (0, slice(0, 3)), False),
+            ("XGLM", "XGLMForCausalLM", dict(d_model=64, ffn_dim=128, num_layers=1, attention_heads=4), (0, slice(0, 3)), False),
         ):  # fmt: skip
             eager, ours = self.twins(name, model, {**sizes, **settings})
             said = real.clone()
