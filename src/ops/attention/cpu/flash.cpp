@@ -12,6 +12,7 @@
 #include "ops/attention/documents/documents.h"
 #include "ops/attention/impl.h"
 #include "ops/attention/mend/mend.h"
+#include "ops/attention/row.h"
 #include "ops/attention/sink.h"
 
 namespace headroom::attention {
@@ -30,11 +31,6 @@ Chunks chunks_of(const Problem& p) {
   const auto wanted = std::clamp<std::int64_t>(ceil_div(pieces_wanted, heads), 1, std::max<std::int64_t>(strips, 1));
   const auto each = std::max<std::int64_t>(ceil_div(strips, wanted), 1);
   return {std::max<std::int64_t>(ceil_div(strips, each), 1), each * keys_per_strip};
-}
-
-template <class T>
-T* row_of(const Tensor& t, std::int64_t b, std::int64_t row, std::int64_t head) {
-  return t.as<T>() + b * t.stride[0] + row * t.stride[1] + head * t.stride[2];
 }
 
 struct QueryRow {

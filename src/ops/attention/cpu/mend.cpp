@@ -7,15 +7,11 @@
 #include "base/convert.h"
 #include "ops/attention/alibi.h"
 #include "ops/attention/dropout.h"
+#include "ops/attention/row.h"
 
 namespace headroom::attention {
 
 namespace {
-
-template <class T>
-T* row_of(const Tensor& t, std::int64_t b, std::int64_t row, std::int64_t head) {
-  return t.as<T>() + b * t.stride[0] + row * t.stride[1] + head * t.stride[2];
-}
 
 template <class T>
 bool holds_nan(const T* row, std::int64_t dim) {

@@ -17,6 +17,7 @@
 #include "ops/attention/dropout.h"
 #include "ops/attention/impl.h"
 #include "ops/attention/mend/mend.h"
+#include "ops/attention/row.h"
 #include "ops/attention/sink.h"
 #include "ops/matmul/matmul.h"
 
@@ -41,11 +42,6 @@ Tensor scores_of_group(const Tensor& t, std::int64_t group, std::int64_t g) {  /
   out.shape = {t.shape[0], t.shape[1] / group, t.shape[2], t.shape[3]};
   out.stride[1] *= group;
   return out;
-}
-
-template <class T>
-T* row_of(const Tensor& t, std::int64_t b, std::int64_t row, std::int64_t head) {  // t is [batch, len, heads, dim]
-  return t.as<T>() + b * t.stride[0] + row * t.stride[1] + head * t.stride[2];
 }
 
 struct SeenKeys {

@@ -5,6 +5,7 @@
 #include "base/shape_text.h"
 #include "gpu/beside.h"
 #include "ops/attention/fp8/fp8_impl.h"
+#include "ops/attention/row.h"
 #include "ops/quantise/encode.h"
 
 namespace headroom::attention {
@@ -24,11 +25,6 @@ void check_read(const char* name, const Tensor& t, const Shape& shape) {
         "attention.to_fp8: {} is {}, expected fp32, bf16 or fp16", name, name_of(t.dtype));
 }
 
-template <class T>
-const T* row_of(const Tensor& t, std::int64_t b, std::int64_t row, std::int64_t head) {
-  return t.as<T>() + b * t.stride[0] + row * t.stride[1] + head * t.stride[2];
-}
-
 // One head: its scale, and its numbers by put(row, dimension, code).
 template <class Put>
 void head_to_fp8(const Tensor& x, std::int64_t b, std::int64_t head, float& scale, Put&& put) {
@@ -36,11 +32,12 @@ void head_to_fp8(const Tensor& x, std::int64_t b, std::int64_t head, float& scal
     std::uint32_t largest = 0;
     for (std::int64_t i = 0; i < x.shape[1]; ++i)
       for (std::int64_t d = 0; d < x.shape[3]; ++d)
-        largest = std::max(largest, quantise::finite_magnitude(widen(row_of<T>(x, b, i, head)[d])));
+        largest = std::max(largest, quantise::finite_magnitude(widen(row_of<const T>(x, b, i, head)[d])));
     scale = quantise::scale_of<e4m3>(largest);
     const float inverse = 1 / scale;
     for (std::int64_t i = 0; i < x.shape[1]; ++i)
-      for (std::int64_t d = 0; d < x.shape[3]; ++d) put(i, d, quantise::encode<e4m3>(widen(row_of<T>(x, b, i, head)[d]), inverse).bits);
+      for (std::int64_t d = 0; d < x.shape[3]; ++d)
+        put(i, d, quantise::encode<e4m3>(widen(row_of<const T>(x, b, i, head)[d]), inverse).bits);
   });
 }
 
