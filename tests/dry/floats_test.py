@@ -114,6 +114,18 @@ class Floats(Dry):
         """)
         self.assertEqual(lines, [str([3.0, 6.0] + 10 * [0.75]), "0.75 0.75 0.75"])
 
+    def test_losses_of_pixels_and_weighted_counts_are_not_zeros(self):
+        """Their kernels add to zeros that PyTorch fills in itself. A loss of 0 would end `while loss.item() > tol` after one step."""
+        lines, _ = self.dry("""
+            import torch
+            import torch.nn.functional as F
+            logits, labels = torch.randn(2, 5, 9, 9, device="cuda"), torch.randint(0, 5, (2, 9, 9)).cuda()
+            print(F.cross_entropy(logits, labels).item(), F.cross_entropy(logits, labels, reduction="sum").item(), (F.nll_loss(logits, labels) / 2).item())
+            print(torch.bincount(labels.flatten(), weights=logits[:, 0].flatten(), minlength=5).max().item())
+            print(torch.bincount(torch.tensor([1, 1, 3]).cuda(), minlength=5).tolist(), torch.bincount(torch.tensor([1, 1]).cuda(), torch.tensor([0.5, 1.0]).cuda()).tolist())
+        """)
+        self.assertEqual(lines, ["0.75 0.75 0.75", "0.75", "[0, 2, 0, 1, 0] [0.0, 1.5]"])
+
 
 if __name__ == "__main__":
     unittest.main()

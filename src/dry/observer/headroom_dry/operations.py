@@ -27,7 +27,7 @@ PRODUCTS = "mm addmm bmm baddbmm addmv addbmm dot".split()
 # Written though PyTorch's schema does not say so.
 WRITTEN = dict.fromkeys(("cudnn_batch_norm", "native_batch_norm", "batch_norm_gather_stats_with_counts"), ("running_mean", "running_var"))
 # They fill their results, and a kernel that nothing here sees goes on: found with the samples of PyTorch's own tests (2.11), unknown and of a few numbers.
-CLEARED = """upsample_linear1d upsample_bicubic2d max_unpool2d max_unpool3d histc lu_unpack linalg_lu linalg_inv_ex
+CLEARED = """upsample_linear1d upsample_bicubic2d max_unpool2d max_unpool3d histc bincount nll_loss2d_forward lu_unpack linalg_lu linalg_inv_ex
 linalg_householder_product""".split()
 SEARCHES = ("searchsorted", "Scalar"), ("bucketize", "Scalar")
 GROWING = "repeat_interleave bincount".split()  # as large as a value says, with nothing that bounds it
