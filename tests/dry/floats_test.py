@@ -122,9 +122,13 @@ class Floats(Dry):
             logits, labels = torch.randn(2, 5, 9, 9, device="cuda"), torch.randint(0, 5, (2, 9, 9)).cuda()
             print(F.cross_entropy(logits, labels).item(), F.cross_entropy(logits, labels, reduction="sum").item(), (F.nll_loss(logits, labels) / 2).item())
             print(torch.bincount(labels.flatten(), weights=logits[:, 0].flatten(), minlength=5).max().item())
-            print(torch.bincount(torch.tensor([1, 1, 3]).cuda(), minlength=5).tolist(), torch.bincount(torch.tensor([1, 1]).cuda(), torch.tensor([0.5, 1.0]).cuda()).tolist())
+            print(torch.bincount(torch.tensor([1, 1, 3]).cuda(), minlength=5).tolist())
+            print(torch.bincount(torch.tensor([1, 1]).cuda(), torch.tensor([0.5, 1.0]).cuda()).tolist())
+            few = torch.randn(1, 1, 4, 4, device="cuda", requires_grad=True)
+            F.max_pool2d(few, 2).sum().backward()
+            print(few.grad[0, 0, 0, 0].item())
         """)
-        self.assertEqual(lines, ["0.75 0.75 0.75", "0.75", "[0, 2, 0, 1, 0] [0.0, 1.5]"])
+        self.assertEqual(lines, ["0.75 0.75 0.75", "0.75", "[0, 2, 0, 1, 0]", "[0.0, 1.5]", "0.75"])
 
 
 if __name__ == "__main__":

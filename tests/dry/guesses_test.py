@@ -178,6 +178,38 @@ class Guesses(Dry):
         """)
         self.assertEqual(lines, ["True False"])
 
+    def test_an_if_that_works_on_what_a_mask_has_takes_some_to_be_there(self):
+        """Splines, and fields of radiance, ask so before they index; a detector asks the same way whether a box is wrong."""
+        program = """
+            import torch
+            x, turns = torch.randn(40, 3, device="cuda"), []
+            inside, bad = (x > -1).all(1), x > 9
+            if inside.any():
+                turns.append(x[inside].shape[0])
+            if torch.any(x > 1) and True:
+                turns.append(len((x > 1).nonzero()))
+            if bad.any():
+                print("wrong")
+            if (x > 9).any():
+                at = torch.where(x > 9)[0]
+                torch._assert(False, f"{at}")
+            def loss(mask):
+                if not mask.any():
+                    return 0
+                return len(x[mask])
+            turns.append(loss(inside))
+            n = 0
+            while True:
+                n += 1
+                if not inside.any():
+                    break
+            print(turns, n, x[bad].shape[0] if bad.any() else "none")
+        """
+        lines, marks = self.dry(program)
+        self.assertEqual(lines, ["[20, 60, 20] 17 60"])
+        self.assertEqual([m[2] for m in marks if m[0] == "routed"], [1])
+        self.assertEqual(self.dry(program, HEADROOM_DRY_ROUTING="balanced")[0], ["[0] 1 none"])
+
     def test_an_unknown_float_is_one_that_a_program_can_divide_by_and_compare(self):
         lines, marks = self.dry("""
             import math

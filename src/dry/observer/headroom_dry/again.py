@@ -4,7 +4,7 @@ import os
 import sys
 import threading
 
-from . import loops
+from . import branches, loops
 from .frames import loop_frame, own_frame
 from .operations import DRAWN, MOST, NUMBERS
 from .rules import Rules
@@ -97,7 +97,7 @@ class Again:
             return [torch.zeros(shapes[0], dtype=torch.bool, device="cpu")]
         if bare == "any" and (len(args) > 1 or "dim" in kwargs):  # of rows (which beams may still win); of all, a program asks whether something is wrong
             return [self.rules.mask(shapes[0])]
-        if bare == "any" and not shapes[0] and self.goes_on_by(COUNTS, PATIENCE):  # `while unfinished.any()`
+        if bare == "any" and not shapes[0] and (self.goes_on_by(COUNTS, PATIENCE) or self.works_on_any()):  # `while unfinished.any()`, `if inside.any()`
             self.say_routed(of_a_mask=True)
             return [torch.tensor(self.rules.how != "balanced", device="cpu")]
         if bare in ("sum", "cumsum") and x.dtype is torch.bool and x.dim() == 2 and len(args) > 1:  # lengths of padded rows
@@ -157,6 +157,16 @@ class Again:
         _, _, counts = self.seen(frame, self.counted)
         kind = loops.kind_of(where.f_code.co_filename, where.f_lineno)
         return counts[2] <= (alone if kind == loops.ENDLESS else beside)
+
+    def works_on_any(self):
+        """Whether an `if` asks that goes on to work on what the mask has. In a `while`, which that may end, not more often than such a test itself."""
+        asks = own_frame(sys._getframe(), anywhere=True)
+        if asks is None or not branches.works_on_any(asks.f_code.co_filename, asks.f_lineno):
+            return False
+        frame = own_frame(sys._getframe())
+        where = loop_frame(frame)
+        _, _, counts = self.seen(frame, self.counted)
+        return where is None or counts[2] <= COUNTS or loops.kind_of(where.f_code.co_filename, where.f_lineno) == loops.FOR
 
     def waits_for_a_count(self):
         """Whether a loop that a count may end (`while mask.sum() > 0`) has counted often: it gets no number any more, which reads as 0."""

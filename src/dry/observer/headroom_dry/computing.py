@@ -108,9 +108,13 @@ class Computed:
 
     def may_be_known(self, first, args):
         """Whether what is written to `first` is worth a look."""
-        if not first.dtype.is_floating_point or first.numel() <= FEW:
+        if not first.dtype.is_floating_point:
             return True
-        if self.draws or first.numel() > FLOATS or first.requires_grad or self.fills and self.values.by_engine():
+        if self.fills and self.values.by_engine():
+            return False
+        if first.numel() <= FEW:
+            return True
+        if self.draws or first.numel() > FLOATS or first.requires_grad:
             return False
         return self.values.all_hopeful(x for i, x in enumerate(args) if i not in self.unread)
 

@@ -1,0 +1,64 @@
+"""What an `if` that asks whether any of a mask is true goes on to do, by its source: work on those places, or say that something is wrong."""
+import ast
+import functools
+import linecache
+
+SPEAKING = "print warn warning info debug error log".split()
+
+
+@functools.lru_cache(maxsize=None)
+def _ifs(file):
+    try:
+        tree = ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    return [n for n in ast.walk(tree) if isinstance(n, (ast.If, ast.IfExp))]
+
+
+def _masks(test):
+    """What a test asks `any` of: `mask.any()`, `torch.any(mask)`."""
+    for n in ast.walk(test):
+        if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr == "any":
+            of_torch = isinstance(n.func.value, ast.Name) and n.func.value.id == "torch"
+            if not of_torch or n.args:
+                yield n.args[0] if of_torch else n.func.value
+
+
+def _listed(branch):
+    return branch if isinstance(branch, list) else [branch]
+
+
+def _name(call):
+    """The last word of what is called."""
+    return getattr(call.func, "attr", None) or getattr(call.func, "id", "") if isinstance(call, ast.Call) else ""
+
+
+def _complains(branch):
+    return any(isinstance(n, (ast.Raise, ast.Assert)) or "assert" in _name(n) for s in branch for n in ast.walk(s))
+
+
+def _spoken(s):
+    """A statement that only prints or logs."""
+    return isinstance(s, ast.Expr) and _name(s.value) in SPEAKING
+
+
+def _works_on(branch, mask):
+    same = ast.dump(mask)
+    return any(isinstance(n, type(mask)) and ast.dump(n) == same for s in branch if not _spoken(s) for n in ast.walk(s))
+
+
+@functools.lru_cache(maxsize=None)
+def works_on_any(file, line):
+    """Whether this line is in the test of an `if` whose body works on the places that the mask has, or leaves where there are none."""
+    for n in _ifs(file):
+        if not n.test.lineno <= line <= (n.test.end_lineno or n.test.lineno):
+            continue
+        body, other = _listed(n.body), _listed(n.orelse)
+        none = isinstance(n.test, ast.UnaryOp) and isinstance(n.test.op, ast.Not)  # `if not mask.any()`
+        work = other if none else body
+        for mask in _masks(n.test):
+            if _works_on(work, mask) and not _complains(work):
+                return True
+            if none and any(isinstance(s, (ast.Return, ast.Continue, ast.Break, ast.Raise)) for s in body):
+                return True
+    return False
