@@ -69,6 +69,23 @@ class CollectivesTest(unittest.TestCase):
 
         self.all_say(ranks_do(3, body))
 
+    def test_where_new_tensors_are_made_on_another_device(self):
+        def body(comm):
+            mine = torch.tensor([1.0 + comm.rank])
+            torch.manual_seed(0)
+            nets = [nn.Linear(1, 1, bias=False) for _ in range(2)]
+            with torch.device("meta"):
+                gathered = comm.all_gather(mine)
+                replica, shared = hd.DistributedDataParallel(nets[0], comm), hd.FullyShardedDataParallel(nets[1], comm)
+                optimizer = hd.ShardedOptimizer(replica.parameters(), torch.optim.SGD, comm, lr=1.0)
+                before = nets[0].weight.item()
+                (replica(mine[None]).sum() + shared(mine[None]).sum()).backward()
+                optimizer.step()
+                norm = shared.clip_grad_norm_(10.0)
+            return gathered.flatten().tolist(), round(before - nets[0].weight.item(), 5), norm.item()
+
+        self.all_say(ranks_do(2, body), 2, ([1.0, 2.0], 1.5, 1.5))
+
     def test_what_differs_is_said_on_every_rank_and_they_go_on(self):
         def body(comm):
             said = []

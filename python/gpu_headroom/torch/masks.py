@@ -64,8 +64,8 @@ def _blocks(first, end):
     new[1:] = (of_row[1:] >= to_row[:-1]) | (rows[1:] != rows[:-1] + 1)
     number = new.cumsum(0) - 1
     count = int(number[-1]) + 1
-    lowest = torch.full((count,), 1 << 40).scatter_reduce(0, number, of_row, "amin")
-    highest = torch.zeros(count, dtype=torch.int64).scatter_reduce(0, number, to_row, "amax")
+    lowest = torch.full_like(rows, 1 << 40)[:count].scatter_reduce(0, number, of_row, "amin")
+    highest = torch.zeros_like(rows)[:count].scatter_reduce(0, number, to_row, "amax")
     begins = rows[new]
     ends = torch.cat([rows[1:][new[1:]] - 1, rows[-1:]])
     last_of_each = torch.cat([rows[:-1][new[1:]], rows[-1:]])
@@ -79,7 +79,7 @@ def _band(blocks, first, end, align):
     whole = []
     for of_sequence, low, high in zip(blocks, first, end):
         for q0, q1, k0, k1 in of_sequence:
-            rows = torch.arange(q1 - q0)
+            rows = torch.arange(q1 - q0, device=low.device)
             at = rows + (k0 if align == "top-left" else k1 - (q1 - q0))
             whole.append((at, low[q0:q1], high[q0:q1], k0, k1))
     if not whole:
@@ -116,8 +116,8 @@ def _lists(blocks, len_q, batch, device):
         queries.append(of_q)
         keys.append(of_k)
     most = max(map(len, queries))
-    made = [torch.tensor([one + one[-1:] * (most - len(one)) for one in some], dtype=torch.int32) for some in (queries, keys)]
-    return [t.expand(batch, -1).contiguous().to(device) for t in made]
+    made = [torch.tensor([one + one[-1:] * (most - len(one)) for one in some], dtype=torch.int32, device=device) for some in (queries, keys)]
+    return [t.expand(batch, -1).contiguous() for t in made]
 
 
 def _find(mask, batch, len_q, len_k, padding):

@@ -275,7 +275,7 @@ class Comm:
         def work(made, queue):
             if queue is not None:
                 return (made, *call(tensor.contiguous(), made, queue))
-            host, made = tensor.cpu().contiguous(), torch.empty(shape, dtype=tensor.dtype)
+            host, made = tensor.cpu().contiguous(), torch.empty(shape, dtype=tensor.dtype, device="cpu")
             back, _ = call(host, made, None)
             if back is not None:
                 back()

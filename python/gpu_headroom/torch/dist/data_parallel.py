@@ -92,7 +92,7 @@ class Gradients:
         self._active = False
         while self._next < len(self.units):
             self._send(self.units[self._next])
-        here = torch.tensor([float(p.grad is not None) for p in self.parameters])
+        here = torch.tensor([float(p.grad is not None) for p in self.parameters], device="cpu")
         counts = self.comm.all_reduce(here, what="which gradients there are")
         somewhere = {id(p) for p, n in zip(self.parameters, counts.tolist()) if n}
         for unit in self.units:

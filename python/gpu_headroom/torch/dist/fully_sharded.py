@@ -246,7 +246,8 @@ class FullyShardedDataParallel(torch.nn.Module):
         else:
             parts = [s.parameter.grad for s in self._shared.values() if s.parameter.grad is not None]
             vectors = [p.grad for p in self._gradients.parameters if p.grad is not None]
-        squares = [torch.stack([g.float().square().sum() for g in some]).sum().cpu() if some else torch.zeros(()) for some in (parts, vectors)]
+        none = torch.zeros((), device="cpu")
+        squares = [torch.stack([g.float().square().sum() for g in some]).sum().cpu() if some else none for some in (parts, vectors)]
         norm = (self.comm.all_reduce(squares[0], what="squares of gradients") + squares[1]).sqrt()
         factor = (float(max_norm) / (norm + 1e-6)).clamp(max=1.0).item()
         for g in (*parts, *vectors):

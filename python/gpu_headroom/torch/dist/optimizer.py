@@ -21,7 +21,7 @@ class ShardedOptimizer(torch.optim.Optimizer):
         self._own: Optional[torch.optim.Optimizer] = None
         self._held = [0] * self.comm.ranks
         self._rank_of: "Dict[torch.Tensor, int]" = {}
-        super().__init__(params, optimizer_cls([torch.nn.Parameter(torch.zeros(1))], **settings).defaults)
+        super().__init__(params, optimizer_cls([torch.nn.Parameter(torch.zeros(1, device="cpu"))], **settings).defaults)
 
     def add_param_group(self, param_group: "Dict[str, Any]") -> None:
         given = param_group["params"]
