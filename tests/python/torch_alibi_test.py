@@ -121,6 +121,11 @@ class AlibiTest(Base):
         o = call(q, k, v)
         compiled = torch.compile(call, fullgraph=True, backend="aot_eager")
         self.assertTrue(torch.equal(compiled(q, k, v), o))
+        made_inside = lambda q, k, v: ht.attention(q, k, v, is_causal=True, alibi_slopes=torch.tensor([0.5, 0.25, 0.1, 0.2]))  # noqa: E731
+        dynamic = torch.compile(made_inside, fullgraph=True, dynamic=True, backend="aot_eager")
+        for rows in (33, 17):
+            given = [x[:, :, :rows] for x in (q, k, v)]
+            self.near(dynamic(*given), made_inside(*given), torch.float32)
         of = torch.func.vjp(call, q, k, v)[1](torch.ones_like(o))
         for g, w in zip(of, torch.autograd.grad(o.sum(), (q, k, v))):
             self.assertTrue(torch.equal(g, w))

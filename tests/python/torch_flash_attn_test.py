@@ -178,6 +178,8 @@ class FlashAttnTest(Base):
             self.near(lse, want_lse, torch.float32, causal)
 
     def test_a_cache_with_lengths_and_pages(self):
+        from gpu_headroom.torch import flash_attn as fa
+
         for device, new, layout in itertools.product(DEVICES, (1, 3), ("bhld", "blhd")):
             q, k, v = tensors(device, batch=2, len_q=new, grad=False)
             lengths = [29, 17]
@@ -198,6 +200,13 @@ class FlashAttnTest(Base):
             self.assertEqual(lse.shape, (2, 4, new))
             compiled = torch.compile(lambda *x: ht.attention_with_cache(*x, layout=layout), fullgraph=True, backend="aot_eager")  # noqa: B023
             self.near(turn(compiled(turn(q), *map(turn, pages), said, table)), want, torch.float32)
+            decode = lambda q, k, v, *x: fa.flash_attn_with_kvcache(q, k, v, cache_seqlens=x[0], block_table=x[1], causal=True)  # noqa: E731
+            once = [t.transpose(1, 2) for t in (q, *pages)]
+            whole = torch.compile(decode, fullgraph=True, backend="aot_eager")(*once, said.int(), table)
+            self.near(whole.transpose(1, 2), want, torch.float32)
+            several = torch.func.vmap(lambda n: ht.attention_with_cache(turn(q), turn(k), turn(v), n, layout=layout))(torch.stack([said, said - 3]))
+            for got, n in zip(several, (said, said - 3)):
+                self.near(got, ht.attention_with_cache(turn(q), turn(k), turn(v), n, layout=layout), torch.float32)
             self.near(turn(ht.attention_with_cache(turn(q), turn(k), turn(v), layout=layout)),
                       ht.attention(q, k, v, is_causal=True, align="bottom-right"), torch.float32)  # fmt: skip
             q.requires_grad_()

@@ -162,6 +162,17 @@ class ReplaceTest(Base):
             mask[..., :17] = visible(3, 17, is_causal=True, align="bottom-right")
             self.served(mask, q, k, v)
 
+    def test_masks_where_new_tensors_are_made_on_another_device(self):
+        q, k, v = tensors()
+        row, key = torch.arange(33)[:, None], torch.arange(40)
+        window, padding = (key <= row + 7) & (key > row - 3), (key < torch.tensor([[31], [40]]))[:, None, None]
+        want = [reference(q, k, v, seen=seen.expand(2, 1, 33, 40))[0] for seen in (window, padding, window & padding)]
+        with torch.device("meta"), ht.replace_sdpa() as seen:
+            made = [torch.nn.functional.scaled_dot_product_attention(q, k, v, mask, enable_gqa=True) for mask in (window, padding, window & padding)]
+        self.assertEqual((seen.served, dict(seen.left)), (3, {}))
+        for o, exact in zip(made, want):
+            self.near(o, exact, torch.float32)
+
     def test_masks_of_other_shapes(self):
         F = torch.nn.functional
         q, k, v = (x.detach() for x in tensors(heads=2, len_q=40))
@@ -329,6 +340,22 @@ class ReplaceTest(Base):
                     self.assertTrue(length == 1 or got == torchs, (o.stride(), want.stride()))
                 self.near(o, want, dtype)
                 self.assertEqual(o.requires_grad, want.requires_grad)
+
+    def test_compiled_once_for_every_length_and_order(self):
+        F = torch.nn.functional
+        call = lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)  # noqa: E731
+        for order in ((0, 1, 2, 3), (0, 2, 1, 3), (2, 0, 1, 3)):  # the memory's
+            compiled = torch.compile(call, fullgraph=True, dynamic=True, backend="aot_eager")
+            with ht.replace_sdpa() as seen, torch._dynamo.config.patch(error_on_recompile=True):
+                for n in (33, 40, 57):
+                    back = [order.index(d) for d in range(4)]
+                    given = [x.detach().permute(order).contiguous().permute(back).requires_grad_() for x in tensors(len_q=n, len_k=n)]
+                    o, want = compiled(*given), call(*given)
+                    self.assertEqual(o.stride(), want.stride())
+                    for got, w in zip((o, *torch.autograd.grad(o.sum(), given)), (want, *torch.autograd.grad(want.sum(), given))):
+                        self.near(got, w, torch.float32)
+            self.assertEqual((seen.compiled > 0, seen.left), (True, {}), seen.explain())
+            torch._dynamo.reset()
 
     def test_what_torch_broadcasts(self):
         F = torch.nn.functional

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Optional, Tuple, Union, overload
 import torch
 
 from .checks import whole_number
+from .direct import directly
 from .functions import Window, attention, attention_varlen, attention_with_cache, packed_slopes
 
 if TYPE_CHECKING:
@@ -248,6 +249,11 @@ def _turned(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, at: torch.Ten
     return torch.cat([turned.to(x.dtype), x[..., 2 * c.shape[-1] :]], -1)
 
 
+def _can_be_read(numbers: torch.Tensor) -> bool:
+    """Whether code may wait for what is in a tensor: not while it is compiled or captured, nor where operators are only listened to."""
+    return directly(numbers, numbers, numbers) and not (numbers.is_cuda and torch.cuda.is_current_stream_capturing())
+
+
 @overload
 def flash_attn_with_kvcache(
     q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, k: Optional[torch.Tensor] = None, v: Optional[torch.Tensor] = None,
@@ -305,7 +311,7 @@ def flash_attn_with_kvcache(
     if cache_leftpad is not None and block_table is not None:
         raise NotImplementedError(f"gpu_headroom.torch.flash_attn.{name}: cache_leftpad is not served with block_table: leave it out")
     window = _window(causal, window_size)
-    if block_table is not None and isinstance(cache_seqlens, torch.Tensor) and not (q.is_cuda and torch.cuda.is_current_stream_capturing()):
+    if block_table is not None and isinstance(cache_seqlens, torch.Tensor) and _can_be_read(cache_seqlens):
         most, room = int(cache_seqlens.max()) + (0 if k is None else k.shape[1]), block_table.shape[1] * k_cache.shape[1]
         if most > room:  # flash-attn waits for the card here too
             raise RuntimeError(f"gpu_headroom.torch.flash_attn.{name}: a sequence of {most} keys, the pages of block_table have room for {room}")

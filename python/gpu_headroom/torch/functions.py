@@ -337,7 +337,7 @@ def attention_varlen(
 
 def _ends(name, ends, q, most):
     """int32 [batch, 2]: 0 and each of `ends`, on q's device."""
-    made = q.new_zeros((q.shape[0], 2), dtype=torch.int32)
+    none = q.new_zeros(q.shape[:1], dtype=torch.int32)
     if isinstance(ends, torch.Tensor) and ends.dim() == 0 and ends.device == q.device and not ends.is_floating_point():
         ends = ends.expand(q.shape[0])  # one number for all
     if isinstance(ends, torch.Tensor):
@@ -355,9 +355,8 @@ def _ends(name, ends, q, most):
             raise TypeError(f"gpu_headroom.torch: {name} is a {type(ends).__name__}: a tensor of {q.shape[0]} whole numbers, or one number")
         if number < 0 or number > most:
             raise ValueError(f"gpu_headroom.torch: {name} is {ends}, the cache has room for {most}")
-        ends = number
-    made[:, 1] = ends
-    return made
+        ends = none + number
+    return torch.stack([none, ends.int()], 1)
 
 
 @overload

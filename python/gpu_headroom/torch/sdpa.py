@@ -234,8 +234,11 @@ def _order_as_torchs(q, k, v, attn_mask, is_causal, scale, enable_gqa):
             return 1
     if any(n > 1 and s == 0 for n, s in zip(q.shape, q.stride())) or q.stride(3) != 1:
         return 1
-    strides = q.stride()[:3]
-    return ORDERS.index(tuple(sorted(range(3), key=lambda d: -strides[d])))
+    strides, order = q.stride(), [0, 1, 2]
+    for a, b in ((0, 1), (1, 2), (0, 1)):  # sorted() has no symbols of compiled code
+        if strides[order[a]] < strides[order[b]]:
+            order[a], order[b] = order[b], order[a]
+    return ORDERS.index(tuple(order))
 
 
 _known = {}  # what was asked before, settled
