@@ -255,6 +255,14 @@ bool as_when_kept(const Form& f) {
   return true;
 }
 
+// Whether as many modes listen to operators as when the form was kept, the first thing that `ambient` asks.
+bool heard_by_as_many(const Form& f) {
+  const auto& py = interpreter();
+  const Ref answer = call(py.PyTuple_GetItem(given->ambient.get(), 0));
+  if (!answer) py.PyErr_Clear();
+  return answer && same(answer.get(), py.PyTuple_GetItem(f.answers.get(), 0));
+}
+
 // ---- both passes ----
 
 // False after an error, which Python has.
@@ -415,7 +423,7 @@ Object* backward(Object*, Object* const* arguments, Size count) {
   if (!saved) return nullptr;
   const Ref second = call(given->grad_is_enabled.get());  // second derivatives are wanted
   if (!second) return nullptr;
-  if (second.get() == py._Py_FalseStruct && is_none(dlse) && !is_none(d_o)) {
+  if (second.get() == py._Py_FalseStruct && is_none(dlse) && !is_none(d_o) && heard_by_as_many(*f)) {
     if (Ref made = run_backward(*f, d_o, saved.get()); made || py.PyErr_Occurred()) return made.give();
   }
   return call(given->general.get(), {f->pass.owner.get(), saved.get(), d_o, dlse}).give();

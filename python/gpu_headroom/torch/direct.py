@@ -47,7 +47,8 @@ def _gradients(settled, saved, d_o, dlse):
     if d_o is None:
         d_o = torch.zeros_like(o)
     d_o, dlse = with_signs((d_o, dlse))
-    if torch.is_grad_enabled():  # second derivatives are wanted: the operator says that there are none
+    # Second derivatives are wanted, and the operator says that there are none; a mode came after forward; or gradients of several results at once.
+    if torch.is_grad_enabled() or _modes[0]() != 0 or _transforms() is not None or any(t is not None and _has_a_batch(t) for t in (d_o, dlse)):
         return torch.ops.headroom.attention_backward(d_o, dlse, q, k, v, o, lse, *(more or (None,) * 5), *options)
     return call.backward(d_o, dlse, q, k, v, o, lse, *more)
 
@@ -68,6 +69,7 @@ try:  # code that intercepts operators must see ours: modes, functorch, tracing
     _transforms = torch._C._functorch.peek_interpreter_stack
     _tracing = torch._C._get_tracing_state
     any_autocast = torch._C._is_any_autocast_enabled
+    _has_a_batch = getattr(torch._C._functorch, "is_legacy_batchedtensor", lambda t: False)  # a gradient that is asked for by is_grads_batched
     _direct_is_possible = _modes[0]() == 0 and _transforms() is None and _tracing() is None and any_autocast() in (False, True)
     _direct_is_possible = _direct_is_possible and _forward_ad._current_level < 0
 except AttributeError:
