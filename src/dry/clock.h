@@ -1,20 +1,17 @@
 // The clock — how long a step of a program takes that was run dry: its record's work goes through streams, which wait for each other by events
-// and for the host that issues it, and the host waits where the program does. One order of calls: Clock::of(record, rates).
+// and for the host that issues it, and the host waits where the program does. work_seconds.h says what each piece of work takes.
 #pragma once
 #include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "dry/rates.h"
 #include "dry/read.h"
+#include "dry/work_seconds.h"
 
 namespace headroom::dry {
-
-enum class Part : std::uint8_t { products, attention, kernels, copies, collectives };
-constexpr std::array<const char*, 5> part_names{"products", "attention", "kernels by bytes", "copies", "collectives"};
 
 struct PartTime {
   double s = 0;      // seconds that work of this part takes, whatever runs beside it
@@ -49,17 +46,5 @@ struct StepTimed {
   std::vector<WorkTimed> work{};  // the last step's, in the order in which the card was given it
 };
 StepTimed step_time(const Process&, const Rates&);
-
-// What one piece of work takes on an idle card.
-double seconds_of(const Product&, const Rates&);
-double seconds_of(const Product&, std::string_view name, const Rates&);  // a convolution's too, which the record has as a product
-double seconds_of(const Attention&, const Rates&);
-
-// A launch whose name says what it does: attention by PyTorch's own kernels; else what it moves.
-struct LaunchWork {
-  Part part = Part::kernels;
-  double s = 0, flops = 0, bytes = 0;
-};
-LaunchWork work_of(const Launch&, std::string_view name, const Rates&);
 
 }  // namespace headroom::dry

@@ -11,7 +11,7 @@
 namespace headroom::studies {
 
 struct ForecastKernel {
-  std::string kernel, kind, shape;  // kind: as dry/clock.h names parts
+  std::string kernel, kind, shape;  // kind: as dry/work_seconds.h names parts
   double us = 0;
 };
 struct RanKernel {
