@@ -1,5 +1,5 @@
-// What a store does while a step runs: weights come, gradients go and are added, groups are updated. What it is made of, and its values:
-// store.cpp.
+// What a store does while a step runs: weights come, gradients go and are added, groups are updated. Its tensors: store_tensors.cpp; its
+// values: store_values.cpp.
 #include <algorithm>
 
 #include "engine/store/runs.h"
