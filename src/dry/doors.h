@@ -25,6 +25,8 @@ int headroom_dry_known(const void* p, size_t bytes, void* out); /* 1: all of it;
 void headroom_dry_know(void* p, size_t bytes, const void* from);
 void headroom_dry_guess(void* p, size_t bytes, const void* from); /* the same, but it is a guess: reads of it count as unknown */
 void headroom_dry_forget(void* p, size_t bytes);
+/* Pieces of a tensor: so many bytes from each of `count` places on, which are told in elements of `element` bytes. */
+void headroom_dry_forget_each(void* p, const int64_t* places, size_t count, size_t element, size_t bytes);
 
 /* What the calling thread's next read of so many bytes gives: counts that an operation reads inside itself (nonzero, boolean indexing).
  * `known` 1: they are what a card would give. Answers queue; headroom_dry_unanswer drops the rest. */

@@ -1,9 +1,11 @@
 // What the program asks of memory, on the card and on the host: its size, its values, pools.
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "cuda_calls.h"
 
@@ -88,7 +90,10 @@ void pieces() {
   const std::string told(bytes, 'a');
   call("headroom_dry_know", static_cast<void*>(p), bytes, static_cast<const void*>(told.data()));
   const auto before = resident_mib();
-  for (std::size_t at = 0; at < bytes; at += every) call("headroom_dry_forget", static_cast<void*>(p + at), std::size_t(4));
+  std::vector<std::int64_t> places;  // in elements of four bytes
+  for (std::size_t at = 0; at < bytes; at += every) places.push_back(std::int64_t(at / 4));
+  call("headroom_dry_forget_each", static_cast<void*>(p), static_cast<const std::int64_t*>(places.data()), places.size(), std::size_t(4),
+       std::size_t(4));
   print(before >= 0 && resident_mib() - before < 64);
   char held[4] = {};
   print(call("headroom_dry_known", static_cast<const void*>(p + every + 4), std::size_t(4), static_cast<void*>(held)));

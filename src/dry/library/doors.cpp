@@ -1,6 +1,7 @@
 #include "dry/doors.h"
 
 #include <algorithm>
+#include <span>
 #include <string_view>
 
 #include "dry/library/host.h"
@@ -32,6 +33,9 @@ int headroom_dry_known(const void* p, size_t bytes, void* out) { return int(know
 void headroom_dry_know(void* p, size_t bytes, const void* from) { know(p, bytes, from); }
 void headroom_dry_guess(void* p, size_t bytes, const void* from) { know(p, bytes, from, Knowledge::guessed); }
 void headroom_dry_forget(void* p, size_t bytes) { forget(p, bytes); }
+void headroom_dry_forget_each(void* p, const int64_t* places, size_t count, size_t element, size_t bytes) {
+  forget_each(p, std::span(places, count), element, bytes);
+}
 void headroom_dry_answer(const void* value, size_t bytes, int is_known) { answer(value, bytes, is_known != 0); }
 void headroom_dry_unanswer(void) { unanswer(); }
 void headroom_dry_unknown(const void* element, size_t bytes) { unknown_reads_as(element, bytes); }

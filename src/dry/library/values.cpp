@@ -31,11 +31,11 @@ struct Part : std::vector<char> {
   Part() = default;
   template <class Iterator>
   Part(Iterator first, Iterator last, bool is_guess) : std::vector<char>(first, last), guess(is_guess) {}
-  void cut(std::size_t n) {  // its memory, too: a part that is cut in many places would keep all of it for each piece
-    resize(n);
-    shrink_to_fit();
-  }
   bool guess = false;
+};
+
+struct Hole {
+  Address begin, end;
 };
 
 struct Parts {  // pieces of known memory; they never overlap
@@ -51,28 +51,33 @@ struct Parts {  // pieces of known memory; they never overlap
   }
 
   void forget(Address begin, std::size_t n) {
-    const Address end = begin + n;
-    while (!later.empty()) {
-      const auto old = later_in(begin, n);
-      if (old == later.end()) break;
-      later.erase(old);
-    }
-    auto at = bytes.lower_bound(begin);
-    if (at != bytes.begin()) {
-      const auto before = std::prev(at);
-      const Address last = before->first + before->second.size();
-      if (last > end) bytes[end] = {before->second.end() - std::ptrdiff_t(last - end), before->second.end(), before->second.guess};
-      if (last > begin) before->second.cut(begin - before->first);
-    }
-    at = bytes.lower_bound(begin);
-    while (at != bytes.end() && at->first < end) {
-      const Address last = at->first + at->second.size();
-      Part tail;
-      if (last > end) tail = {at->second.end() - std::ptrdiff_t(last - end), at->second.end(), at->second.guess};
-      at = bytes.erase(at);
-      if (!tail.empty()) {
-        bytes[end] = std::move(tail);
-        break;
+    const Hole hole = {begin, begin + n};
+    forget(std::span(&hole, n ? 1 : 0));
+  }
+
+  // Holes one after another. Each part is divided once: padding leaves thousands of rows of what it filled.
+  void forget(std::span<const Hole> holes) {
+    if (holes.empty()) return;
+    for (const Hole& h : holes)
+      for (auto old = later_in(h.begin, h.end - h.begin); old != later.end(); old = later_in(h.begin, h.end - h.begin)) later.erase(old);
+    auto at = bytes.upper_bound(holes.front().begin);
+    if (at != bytes.begin()) --at;
+    auto hole = holes.begin();
+    while (at != bytes.end() && at->first < holes.back().end) {
+      const Address begin = at->first, end = begin + at->second.size();
+      while (hole->end <= begin) ++hole;
+      if (hole->begin >= end) {
+        ++at;
+        continue;
+      }
+      const auto node = bytes.extract(at++);
+      const Part& part = node.mapped();
+      Address from = begin;
+      for (auto h = hole; from < end; ++h) {
+        const Address to = h == holes.end() ? end : std::clamp(h->begin, from, end);
+        if (to > from) bytes.emplace_hint(at, from, Part(part.begin() + (from - begin), part.begin() + (to - begin), part.guess));
+        if (h == holes.end()) break;
+        from = std::max(from, h->end);
       }
     }
   }
@@ -171,6 +176,15 @@ void know_filled(void* p, std::size_t bytes, unsigned char value) {
 void forget(void* p, std::size_t bytes) {
   const std::lock_guard lock(parts().mutex);
   parts().forget(number(p), bytes);
+}
+
+void forget_each(void* p, std::span<const std::int64_t> places, std::size_t element, std::size_t bytes) {
+  if (!bytes) return;
+  std::vector<Hole> holes;
+  for (const std::int64_t at : places) holes.push_back({number(p) + Address(at) * element, number(p) + Address(at) * element + bytes});
+  std::ranges::sort(holes, {}, &Hole::begin);
+  const std::lock_guard lock(parts().mutex);
+  parts().forget(holes);
 }
 
 void copy_known(void* to, const void* from, std::size_t bytes) {

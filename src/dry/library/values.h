@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 
 namespace headroom::dry {
 
@@ -14,6 +15,7 @@ Knowledge known(const void* p, std::size_t bytes, void* out);  // unknown bytes 
 void know(void* p, std::size_t bytes, const void* from, Knowledge = Knowledge::all);
 void know_filled(void* p, std::size_t bytes, unsigned char value);
 void forget(void* p, std::size_t bytes);
+void forget_each(void* p, std::span<const std::int64_t> places, std::size_t element, std::size_t bytes);
 // Values that are computed on demand: `fetch` fills the bytes, or says that they are unknown. It may wait for other processes.
 void know_later(void* p, std::size_t bytes, std::function<bool(char* out)> fetch);
 void copy_known(void* to, const void* from, std::size_t bytes);  // on the card

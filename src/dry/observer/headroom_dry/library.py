@@ -27,6 +27,7 @@ if version:
     know = _door("headroom_dry_know", _void, _pointer, _size, _pointer)
     guess = _door("headroom_dry_guess", _void, _pointer, _size, _pointer) or know
     forget = _door("headroom_dry_forget", _void, _pointer, _size)
+    forget_each = _door("headroom_dry_forget_each", _void, _pointer, _pointer, _size, _size, _size)
     answer = _door("headroom_dry_answer", _void, _pointer, _size, ctypes.c_int)
     unanswer = _door("headroom_dry_unanswer", _void)
     unknown = _door("headroom_dry_unknown", _void, _pointer, _size)
