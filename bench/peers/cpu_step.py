@@ -14,58 +14,19 @@ import subprocess
 import time
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 from cells import Cells
+from language_model import Model
 
 
-class Norm(nn.Module):
+class NormByHand(nn.Module):
     def __init__(self, width):
         super().__init__()
         self.weight = nn.Parameter(torch.ones(width))
 
     def forward(self, x):
         return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5) * self.weight
-
-
-def turned(x, cos, sin):
-    a, b = x.chunk(2, -1)
-    return torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
-
-
-class Block(nn.Module):
-    def __init__(self, width, heads, ffn):
-        super().__init__()
-        self.heads = heads
-        self.norm1, self.norm2 = Norm(width), Norm(width)
-        self.qkv, self.out = nn.Linear(width, 3 * width, bias=False), nn.Linear(width, width, bias=False)
-        self.gate_up, self.down = nn.Linear(width, 2 * ffn, bias=False), nn.Linear(ffn, width, bias=False)
-
-    def forward(self, x, cos, sin):
-        b, n, w = x.shape
-        q, k, v = (t.view(b, n, self.heads, -1).transpose(1, 2) for t in self.qkv(self.norm1(x)).chunk(3, -1))
-        o = F.scaled_dot_product_attention(turned(q, cos, sin), turned(k, cos, sin), v, is_causal=True)
-        x = x + self.out(o.transpose(1, 2).reshape(b, n, w))
-        gate, up = self.gate_up(self.norm2(x)).chunk(2, -1)
-        return x + self.down(F.silu(gate) * up)
-
-
-class Model(nn.Module):
-    def __init__(self, a):
-        super().__init__()
-        self.embedding = nn.Embedding(a.vocab, a.width)
-        self.blocks = nn.ModuleList(Block(a.width, a.heads, a.ffn) for _ in range(a.layers))
-        self.norm, self.head = Norm(a.width), nn.Linear(a.width, a.vocab, bias=False)
-        half = a.width // a.heads // 2
-        angle = torch.arange(a.len)[:, None] * 10000.0 ** (-torch.arange(half) / half)
-        self.cos, self.sin = angle.cos(), angle.sin()
-
-    def forward(self, tokens):
-        x = self.embedding(tokens)
-        for block in self.blocks:
-            x = block(x, self.cos, self.sin)
-        return self.head(self.norm(x))
 
 
 def ours(a):
@@ -85,14 +46,13 @@ def main():
     torch.set_num_threads(a.threads)
     torch.manual_seed(0)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    model = Model(a)
+    model = Model(a.width, a.ffn, a.layers, a.heads, a.len, a.vocab, NormByHand)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95), weight_decay=0.1)
     tokens, targets = torch.randint(a.vocab, (2, a.batch, a.len))
 
     def step_ms():
         start = time.perf_counter()
-        loss = F.cross_entropy(model(tokens).flatten(0, 1), targets.flatten())
-        loss.backward()
+        model(tokens, targets).backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)

@@ -24,66 +24,12 @@ import subprocess
 import time
 
 import torch
-import torch.nn.functional as F
-from torch import nn
 
 from cells import Cells
+from language_model import preset_model
+from presets import VOCAB
 
-PRESETS = {  # width, ffn, layers, heads: src/engine/model/models.cpp
-    "small": (768, 3072, 12, 12), "medium": (1024, 4096, 24, 16), "large": (1280, 5120, 36, 20),
-    "xl": (1600, 6400, 48, 25), "2.7B": (2560, 10240, 32, 32)}
-VOCAB = 10000
 WORDS = {"eager": "eager", "compile": "compile", "graphs": "compile, CUDA graphs"}
-
-
-class Norm(nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(width))
-
-    def forward(self, x):
-        return F.rms_norm(x, (x.shape[-1],), self.weight, 1e-5)
-
-
-def turned(x, cos, sin):
-    a, b = x.chunk(2, -1)
-    return torch.cat((a * cos - b * sin, b * cos + a * sin), -1).to(x.dtype)
-
-
-class Block(nn.Module):
-    def __init__(self, width, ffn, heads):
-        super().__init__()
-        self.heads = heads
-        self.norm1, self.norm2 = Norm(width), Norm(width)
-        self.qkv, self.out = nn.Linear(width, 3 * width, bias=False), nn.Linear(width, width, bias=False)
-        self.gate_up, self.down = nn.Linear(width, 2 * ffn, bias=False), nn.Linear(ffn, width, bias=False)
-
-    def forward(self, x, cos, sin):
-        b, n, w = x.shape
-        q, k, v = (t.view(b, n, self.heads, -1).transpose(1, 2) for t in self.qkv(self.norm1(x)).chunk(3, -1))
-        o = F.scaled_dot_product_attention(turned(q, cos, sin), turned(k, cos, sin), v, is_causal=True)
-        x = x + self.out(o.transpose(1, 2).reshape(b, n, w))
-        gate, up = self.gate_up(self.norm2(x)).chunk(2, -1)
-        return x + self.down(F.silu(gate) * up)
-
-
-class Model(nn.Module):
-    def __init__(self, preset, length):
-        super().__init__()
-        width, ffn, layers, heads = PRESETS[preset]
-        self.embedding = nn.Embedding(VOCAB, width)
-        self.blocks = nn.ModuleList(Block(width, ffn, heads) for _ in range(layers))
-        self.norm, self.head = Norm(width), nn.Linear(width, VOCAB, bias=False)
-        half = width // heads // 2
-        angle = torch.arange(length)[:, None] * 10000.0 ** (-torch.arange(half) / half)
-        self.register_buffer("cos", angle.cos())
-        self.register_buffer("sin", angle.sin())
-
-    def forward(self, tokens, targets):
-        x = self.embedding(tokens)
-        for block in self.blocks:
-            x = block(x, self.cos, self.sin)
-        return F.cross_entropy(self.head(self.norm(x)).flatten(0, 1), targets.flatten())
 
 
 def steps_of(model, run, tokens, targets, autocast=True):
@@ -111,7 +57,7 @@ def serve(preset, mode, a, pipe):
     try:
         torch.manual_seed(0)
         with torch.device("cuda"):
-            model = Model(preset, a.len)
+            model = preset_model(preset, a.len)
             tokens, targets = torch.randint(VOCAB, (2, a.batch, a.len))
         if mode == "graphs":
             for other in ("flash", "mem_efficient", "math"):

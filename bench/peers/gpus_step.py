@@ -19,7 +19,9 @@ import torch
 import torch.distributed as dist
 
 import gpu_step
-from gpu_step import VOCAB, Model, median_of, steps_of
+from gpu_step import median_of, steps_of
+from language_model import preset_model
+from presets import VOCAB
 
 
 def sharded(model):
@@ -39,7 +41,7 @@ def serve(rank, port, preset, mode, a, pipe):
         dist.init_process_group("nccl", rank=rank, world_size=a.gpus, device_id=torch.device("cuda", rank))
         torch.manual_seed(0)
         with torch.device("cuda"):
-            model = Model(preset, a.len)
+            model = preset_model(preset, a.len)
         if mode == "fsdp":
             model = torch.compile(sharded(model))
         else:

@@ -4,7 +4,7 @@ Two programs, written the way most people write them. Prints one CSV line per pr
 torch.cuda.memory_allocated counts them.
 
   python3 pytorch_memory.py attention   one-head attention, the two protocols of docs/memory-as-pytorch.md
-  python3 pytorch_memory.py lm          a training step of the language model (SPEC's presets), AdamW
+  python3 pytorch_memory.py lm          a training step of the language model (presets.py), AdamW
 """
 import gc
 import math
@@ -13,6 +13,8 @@ import sys
 import torch
 import torch.nn.functional as F
 from torch import nn
+
+from presets import PRESETS
 
 MB = 2**20
 live = lambda: torch.cuda.memory_allocated() / MB
@@ -109,10 +111,6 @@ class LM(nn.Module):
         for block in self.blocks:
             x = block(x, self.cos, self.sin)
         return self.head(self.norm(x))
-
-
-PRESETS = {"small": (768, 3072, 12, 12), "medium": (1024, 4096, 24, 16), "large": (1280, 5120, 36, 20),
-           "xl": (1600, 6400, 48, 25), "2.7B": (2560, 10240, 32, 32)}
 
 
 def lm_row(name, length, precision, kind, batch=4, vocab=10000, layers=None):

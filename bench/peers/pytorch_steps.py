@@ -28,10 +28,11 @@ import sys
 import time
 import traceback
 
+from presets import PRESETS, VOCAB
+
 MB = 2**20
 SHAPES = {  # vocabulary, width, ffn, layers, heads, key heads
-    "small": (10000, 768, 3072, 12, 12, 12), "medium": (10000, 1024, 4096, 24, 16, 16), "large": (10000, 1280, 5120, 36, 20, 20),
-    "xl": (10000, 1600, 6400, 48, 25, 25), "2.7B": (10000, 2560, 10240, 32, 32, 32),
+    **{name: (VOCAB, *shape, shape[-1]) for name, shape in PRESETS.items()},
     "narrow": (10000, 512, 1408, 5, 8, 8), "grouped": (32000, 1536, 4096, 8, 24, 8), "wide": (10000, 4096, 11008, 3, 32, 8)}
 
 

@@ -153,11 +153,11 @@ def bandwidth(rank, asked, port):
 
 def built(way, preset, asked, comm):
     """(what to call, the optimizer, whether it is under autocast)"""
-    from gpu_step import Model
+    from language_model import preset_model
 
     torch.manual_seed(0)
     with torch.device("cuda"):
-        model = Model(preset, asked.len)
+        model = preset_model(preset, asked.len)
     for block in model.blocks:
         block.compile()
     autocast = True
@@ -212,6 +212,7 @@ def traced(step, path):
 
 def steps(rank, asked, port, preset, kind):
     import gpu_step
+    import presets
 
     with on_card(rank, asked, port):
         comm = hd.join(staging_mb=asked.staging)
@@ -219,7 +220,7 @@ def steps(rank, asked, port, preset, kind):
                 "whole": ["torch DDP, all compiled", "headroom DDP"]}[kind]  # fmt: skip
         batch = asked.batch or (4 if preset != "2.7B" or torch.cuda.get_device_properties(0).total_memory > 100e9 else 2)
         torch.manual_seed(1 + rank)
-        tokens, targets = torch.randint(gpu_step.VOCAB, (2, batch, asked.len), device="cuda")
+        tokens, targets = torch.randint(presets.VOCAB, (2, batch, asked.len), device="cuda")
         models, begun = {way: built(way, preset, asked, comm) for way in ways}, time.monotonic()
         losses, times, peaks, hosts = {way: [] for way in ways}, {way: [] for way in ways}, {}, {}
 
