@@ -109,6 +109,21 @@ std::string nearest_to(const std::string& wanted) {
   return at == std::ptrdiff_t(names.size()) ? "" : fmt::format("; did you mean '{}'?", known_devices()[std::size_t(at)].key);
 }
 
+// "8xh100" and "h100x8" name a card and how many: "; 8 of them are --device h100 --gpus 8". Else empty.
+std::string several_in_words(const std::string& wanted) {
+  const auto is_number = [](std::string_view s) {
+    return !s.empty() && std::ranges::all_of(s, [](unsigned char c) { return std::isdigit(c); });
+  };
+  const std::string name = plain(wanted);
+  const auto first = name.find('x'), last = name.rfind('x');
+  if (first == std::string::npos) return "";
+  for (const auto& [count, card] :
+       {std::pair{name.substr(0, first), name.substr(first + 1)}, {name.substr(last + 1), name.substr(0, last)}})
+    if (const Device* d = is_number(count) ? known_device(card) : nullptr)
+      return fmt::format("; {} of them are --device {} --gpus {}", count, d->key, count);
+  return "";
+}
+
 }  // namespace
 
 Device device_described(std::string_view name_or_file) {
@@ -118,8 +133,9 @@ Device device_described(std::string_view name_or_file) {
   std::vector<std::string> keys;
   for (const Device& d : known_devices()) keys.push_back(d.key);
   const std::string why = why_no_file(wanted);
-  if (!why.empty())
-    throw Error(Code::bad_argument, fmt::format("device: {}; name one of {}, or a JSON file{}", why, joined(keys), nearest_to(wanted)));
+  if (const std::string several = several_in_words(wanted); !why.empty())
+    throw Error(Code::bad_argument, fmt::format("device: {}; name one of {}, or a JSON file{}", why, joined(keys),
+                                                several.empty() ? nearest_to(wanted) : several));
   const auto described = parse_json(read_file(wanted, "device", most_json_bytes), fmt::format("device: '{}'", wanted));
   try {
     return device_from_json(described);

@@ -194,6 +194,14 @@ bool is_database(const std::string& path) {
   return fd && has_database_head(fd.get());
 }
 
+void check_room(const std::string& folder, double bytes, std::string_view of_what) {
+  std::error_code unknown;
+  const fs::space_info disk = fs::space(folder, unknown);
+  if (unknown || disk.capacity == 0) return;
+  check(bytes <= double(disk.available), Code::io, "'{}' has no room for {}: {} are free on its disk, {} are needed", folder, of_what,
+        bytes_in_words(double(disk.available)), bytes_in_words(bytes));
+}
+
 bool is_same_file(const std::string& one, const std::string& two) {
   std::error_code failed;
   if (fs::equivalent(one, two, failed)) return true;

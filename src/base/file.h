@@ -17,6 +17,9 @@ std::string why_no_file(const std::string& path);                   // "there is
 bool is_database(const std::string& path);                          // an SQLite database, by its first bytes
 bool is_same_file(const std::string& one, const std::string& two);  // under any names, also for files that do not exist yet
 
+// Throws an Error (io) where the disk of a folder has no room for so many bytes; of_what: "2 checkpoints". A disk that does not say passes.
+void check_room(const std::string& folder, double bytes, std::string_view of_what);
+
 // A descriptor above 2, whatever was closed when the program started; it is closed with its owner.
 class Descriptor {
  public:

@@ -208,9 +208,13 @@ std::string mismatch_in_words(const CLI::App& app, const std::string& said,
   return as_it_was_typed(app, fmt::format("{} is given more than once; a list in it takes commas", option), given);
 }
 
-std::string conversion_in_words(const std::string& said) {  // "Could not convert: --resume = maybe"; only flags are converted by CLI11
+std::string conversion_in_words(const CLI::App& app,
+                                const std::string& said) {  // "Could not convert: --resume = maybe"; only flags are converted by CLI11
   const auto from = said.find("--"), to = said.find(" = ");
-  return from == std::string::npos || to == std::string::npos ? said : fmt::format("{} takes no value", said.substr(from, to - from));
+  if (from == std::string::npos || to == std::string::npos) return said;
+  const std::string option = said.substr(from, to - from);
+  const bool of_a_folder = option == "--resume" && app.get_option_no_throw("--save");
+  return fmt::format("{} takes no value{}", option, of_a_folder ? "; the folder is --save's" : "");
 }
 
 // What a library calls itself before its sentence, the command has said already.
@@ -243,7 +247,7 @@ int run(const Command& command, std::span<char*> arguments) {
     } catch (const CLI::ArgumentMismatch& e) {
       return complain(who, mismatch_in_words(app, e.what(), arguments) + hint, usage);
     } catch (const CLI::ConversionError& e) {
-      return complain(who, conversion_in_words(e.what()) + hint, usage);
+      return complain(who, conversion_in_words(app, e.what()) + hint, usage);
     } catch (const CLI::RequiredError& e) {  // a command with topics: a mistyped topic looks like none
       const auto words_left = app.remaining(true);
       return complain(who, (words_left.empty() ? topics_in_words(app, e) : unknown_word(app, words_left)) + hint, usage);

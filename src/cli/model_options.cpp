@@ -114,7 +114,9 @@ Device described_device(const Common& common) { return is_here(common) ? chosen_
 Device account_device(const Common& common, std::optional<std::uint64_t> memory) {
   if (!common.device.empty() || cuda_by_default()) return described_device(common);
   Device d = device_described("h200");
-  if (memory) d.name = fmt::format("a GPU of {} (else as an {})", bytes_in_words(double(*memory)), d.name);
+  if (!memory) return d;
+  d.name = fmt::format("a GPU of {} (else as an {})", bytes_in_words(double(*memory)), d.name);
+  d.memory_bytes = d.total_bytes = *memory + overhead_of(d).beside.driver_keeps_bytes;  // of which its driver lends what was asked
   return d;
 }
 

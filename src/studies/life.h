@@ -46,6 +46,7 @@ class Life {
   void adopt(const std::function<bool(const RowObject& settings)>& same, const std::function<bool(const RowObject& row)>& wanted);
   std::string finish();      // a line to print if the store lacks rows of this run, or got them only now; usually empty
   std::string name() const;  // "run 12 in results.db"
+  bool in_store() const { return run_ > 0; }
   // What every command prints when it was asked to stop: the command, the signal, how far it came ("after 3 of 8 rows"), where the
   // rows are kept, and how to continue if that is possible.
   std::string stopped(const std::string& where, const std::string& then = "the same command with --resume continues from there");

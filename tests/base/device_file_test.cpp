@@ -115,6 +115,18 @@ TEST(Device, IsFoundAsPeopleTypeIt) {
     for (const std::string& name : {d.key, d.name}) EXPECT_EQ(known_device(name)->key, d.key) << name;
 }
 
+TEST(Device, SeveralOfThemAreANumberOfGpus) {
+  for (const char* typed : {"8xh100", "8xH100", "8 x H100", "h100x8", "H100 X8"}) {
+    try {
+      (void)device_described(typed);
+      ADD_FAILURE() << typed;
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find("; 8 of them are --device h100 --gpus 8"), std::string::npos) << e.what();
+    }
+  }
+  EXPECT_EQ(device_described("rtxpro6000").key, "rtxpro6000") << "an x of its own";
+}
+
 TEST(Device, IsFoundAsItsDriverNamesIt) {
   EXPECT_EQ(known_as("NVIDIA H100 80GB HBM3")->key, "h100");
   EXPECT_EQ(known_as("NVIDIA H200")->key, "h200");

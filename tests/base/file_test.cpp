@@ -165,6 +165,18 @@ TEST_F(Files, ALimitOnFilesIsAnError) {
   EXPECT_EQ(entries(), 1u);
 }
 
+TEST_F(Files, ADiskWithoutRoomIsSaidWithItsBytes) {
+  EXPECT_NO_THROW(check_room(folder_.string(), 1, "a letter"));
+  EXPECT_NO_THROW(check_room((folder_ / "not-there").string(), 1e30, "a library")) << "nothing is known of it";
+  try {
+    check_room(folder_.string(), 1e30, "a library");
+    FAIL() << "no disk holds that";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.at.code, Code::io);
+    EXPECT_EQ(std::string(e.what()).find("'" + folder_.string() + "' has no room for a library: "), 0u) << e.what();
+  }
+}
+
 TEST_F(Files, ADirectoryAndAMissingFileAreSaid) {
   EXPECT_NE(refusal_of_file([&] { read_file(folder_.string(), "--text"); }).find("is a directory"), std::string::npos);
   EXPECT_EQ(refusal_of_file([] { read_file("/no/such/file", "--text"); }),

@@ -153,6 +153,7 @@ TEST_F(Edges, ALimitOnFilesEndsNoCommandBySignal) {
   const Ended e = shell(std::string("ulimit -f 100; ") + train + "--steps 3 --save run");
   EXPECT_EQ(e.code, 1) << e.err;
   EXPECT_NE(e.err.find("may not grow any larger here"), std::string::npos) << e.err;
+  EXPECT_NE(e.err.find("; its losses are run 1 in "), std::string::npos) << "a long training's curve is not lost: " << e.err;
   EXPECT_TRUE(fs::is_empty(folder_ / "run")) << "no part of a checkpoint";
 }
 
@@ -392,6 +393,25 @@ TEST_F(Edges, ThatCheckpointsHaveNoPlaceIsSaidBeforeTraining) {
   refused("train --text " + at("text.txt") + " --steps 1000000 --save " + at("notes.txt"), 2, "is no folder");
   refused("train --text " + at("text.txt") + " --steps 1000000 --save " + at("notes.txt/run"), 2, "notes.txt/run' cannot be made");
   EXPECT_EQ(text_of(folder_ / "notes.txt"), "mine");
+}
+
+TEST_F(Edges, ADiskThatWillBeFullIsSaidBeforeTraining) {
+  if (shell("unshare -rm true").code != 0) GTEST_SKIP() << "this machine lends no mount namespace, in which a small disk is made";
+  put_text();
+  const auto on_disk = [&](const std::string& size, const std::string& words) {
+    return shell("mkdir -p disk; unshare -rm sh -c 'mount -t tmpfs -o size=" + size + " none disk && " +
+                 std::string(train).replace(0, 2, HEADROOM_BINARY_DIR "/headroom") + words + "'");
+  };
+  const std::string endless = "--every 1 --steps 1000000 --save disk/run";
+  const Ended none = on_disk("64k", endless);
+  EXPECT_EQ(none.code, 1) << none.err;
+  EXPECT_EQ(none.err.find("headroom train: 'disk/run' has no room for 3 checkpoints of "), 0u) << none.err;
+  EXPECT_EQ(std::count(none.err.begin(), none.err.end(), '\n'), 1) << none.err;
+  EXPECT_EQ(on_disk("64k", "--every 1 --steps 1 --save disk/run").err.find("headroom train: 'disk/run' has no room for 1 checkpoint of "),
+            0u);
+  EXPECT_EQ(on_disk("32k", "--steps 1000000 --save-hf disk/hf").err.find("headroom train: 'disk/hf' has no room for the weights in FP32: "),
+            0u);
+  EXPECT_EQ(on_disk("16m", "--every 1 --steps 3 --save disk/run --save-hf disk/hf").code, 0);
 }
 
 TEST_F(Edges, CopiesOfCheckpointsNeitherStopATrainingNorAreReplaced) {

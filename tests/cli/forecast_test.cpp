@@ -254,6 +254,8 @@ TEST_F(Forecast, WhatWasNotRunIsSaidWhereItEndedTheProgram) {
   EXPECT_NE(out.find(rest), std::string::npos) << out;
   EXPECT_TRUE(out.starts_with("Fits as far as 2 steps show on NVIDIA H100 SXM: it needs ")) << out;
   EXPECT_EQ(j["to_its_end"], false);
+  const std::string one = run(line("--device h100 --steps 1", "batch=1 steps=9 ended-at-once")).out;
+  EXPECT_TRUE(one.starts_with("Fits as far as one step shows on NVIDIA H100 SXM: it needs ")) << one;
   const Json whole = json("--device h100", "batch=1 steps=9", 0);
   EXPECT_TRUE(whole["uncertain"]["said"].empty()) << "it ran to its end";
   EXPECT_EQ(whole["to_its_end"], true);

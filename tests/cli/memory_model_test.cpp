@@ -10,6 +10,11 @@
 namespace headroom {
 namespace {
 
+TEST_F(ModelProgram, ACardThatIsNotHereIsForecastNotMeasured) {
+  for (const std::string what : {"model --model small", "attention --len 128"})
+    refused("memory " + what + " --measure --device h100", 2, "leave --measure out for the forecast, or name cpu or cuda");
+}
+
 // Qwen3-0.6B has 16 heads of 128, 8 key heads and width 1024: naming its own numbers took another size of a head, and 16 key heads.
 TEST_F(ModelProgram, AModelsOwnSizesChangeNothing) {
   const std::string account = "memory model --device h100 --len 32 --batch 1 --model ";
@@ -101,7 +106,8 @@ TEST_F(ModelProgram, BadInputGetsOneLine) {
   refused("train --text x --resume", 2, "--save");
   refused("train --text x --init " + folder_.string(), 2, "no config.json");
   refused("train --tokens x --prompt hello", 2, "--prompt");
-  refused("memory model --measure --device h200", 2, "choose from cpu, cuda");
+  refused("memory model --measure --device h200", 2,
+          "there is no h200 in this machine; leave --measure out for the forecast, or name cpu or cuda");
   refused("memory attention --measure --device h200", 2, "there is no NVIDIA H200 in this machine");
   refused("memory model --measure --as pytorch", 2, "leave --as pytorch out");
   refused("memory attention --measure --as pytorch", 2, "leave --as pytorch out");

@@ -165,7 +165,8 @@ TEST_F(ModelProgram, Fp8TrainsOnACpuGoesOnAndMayBeginOrEndInAnotherPrecision) {
   EXPECT_EQ(answer(common + "fp8 --copies made" + keep)["validation_loss"], through["validation_loss"]) << "copies change no bit";
   fs::remove(last);
   refused(common + "fp8 --scales row" + keep, 2, "was trained with scales");
-  refused(common + "bf16" + keep, 2, "was trained with precision");
+  refused(common + "bf16" + keep, 2,
+          "this run asks for \"bf16\"; resume with the same, change it by --switch-precision, or save elsewhere");
   std::string unsaid = common;
   unsaid.erase(unsaid.find("--precision "));
   EXPECT_EQ(answer(unsaid + keep)["validation_loss"], through["validation_loss"]) << "it goes on in the precision that it began in";

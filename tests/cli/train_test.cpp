@@ -142,6 +142,29 @@ TEST_F(TrainProgram, ARunGoesOnWithItsOwnSettingsAndModel) {
   refused("train --resume " + at("own"), 2, "a run's folder by --save");
 }
 
+TEST_F(TrainProgram, OtherTrainersWordsAreTakenOrAnswered) {
+  const std::string ours = base_ + "--steps 4 --lr 0.01 --decay 0.2 --clip 0.5 --warmup 1 --log-every 2 --micro-batches 2";
+  std::string tiny = base_;
+  for (const auto& [from, to] :
+       {std::pair{"--layers", "--n_layer"}, {"--width", "--n_embd"}, {"--heads", "--n_head"}, {"--len", "--block_size"}})
+    tiny.replace(tiny.find(from), std::string(from).size(), to);
+  const Json a = answer(ours), b = answer(tiny +
+                                          "--max_steps 4 --learning_rate 0.01 --weight_decay 0.2 --max_grad_norm 0.5 "
+                                          "--warmup_steps 1 --logging_steps 2 --gradient_accumulation_steps 2");
+  EXPECT_EQ(a["validation_loss"], b["validation_loss"]);
+  EXPECT_EQ(steps_of(a["rows"]), steps_of(b["rows"]));
+  const std::string resume = "--resume continues from the newest checkpoint in --save DIR";
+  for (const auto& [words, said] : {std::pair<std::string, std::string>{"--resume_from_checkpoint run", resume},
+                                    {"--resume=run", "--resume takes no value; the folder is --save's"},
+                                    {"--ckpt run", resume},
+                                    {"--output_dir run", "--save DIR keeps checkpoints"},
+                                    {"--num_train_epochs 3", "--steps N is how long it trains"},
+                                    {"--optim sgd", "it trains with AdamW"},
+                                    {"--lora 8", "all weights are trained"},
+                                    {"--bf16", "there is no option --bf16: --precision bf16"}})
+    refused(base_ + words, 2, said);
+}
+
 // A lever of a later version decides the bits: a run that ignored it would go on as another run.
 TEST_F(TrainProgram, ASettingOfAnotherVersionIsRefused) {
   answer(base_ + "--steps 2 --save " + at("run"));

@@ -258,7 +258,8 @@ TEST(Room, EveryKnownCardHoldsBackWhatAProgramCannotHave) {
     EXPECT_TRUE(room.holds(room.for_peak()));
     EXPECT_FALSE(room.holds(room.for_peak() + 1));
     const Room asked = room_of(d, 40ull << 30);
-    EXPECT_EQ(asked.memory_bytes, 40ull << 30) << "as it was asked";
+    EXPECT_EQ(asked.memory_bytes, std::min<std::uint64_t>(40ull << 30, room.memory_bytes)) << "as it was asked, where the card has as much";
+    EXPECT_EQ(room_of(d, d.memory_bytes).memory_bytes, room.memory_bytes) << "its driver lends less than the number on its box";
     EXPECT_EQ(asked.overhead_bytes, room.overhead_bytes);
     EXPECT_GT(room_of(d, {}, 8).overhead_bytes, room_of(d, {}, 2).overhead_bytes);
     EXPECT_EQ(overhead_of(d).measured, d.name == "NVIDIA H200");
@@ -272,10 +273,12 @@ TEST(Room, EveryKnownCardHoldsBackWhatAProgramCannotHave) {
 
 TEST(Room, OfACardThatIsPresentTheContextIsTakenAlready) {
   Device d = device_described("h200");
-  d.key = "", d.bus = "0000:01:00.0", d.memory_bytes = 100ull << 30;
+  d.key = "", d.bus = "0000:01:00.0", d.memory_bytes = 100ull << 30, d.total_bytes = 140ull << 30;
   EXPECT_EQ(room_of(d, {}).memory_bytes, d.memory_bytes);
   EXPECT_EQ(room_of(d, {}).overhead_bytes, 17u << 20);
   EXPECT_GT(room_of(d, 50ull << 30).overhead_bytes, 500u << 20) << "a memory that was named holds the context too";
+  EXPECT_EQ(room_of(d, 120ull << 30).memory_bytes, 120ull << 30) << "other programs may be gone by then";
+  EXPECT_EQ(room_of(d, 200ull << 30).memory_bytes, d.total_bytes);
 }
 
 // "24 × B·N·W·2 = 4096·768·2": every name must give the number that stands for it. Partial sums have as many rows as there are rows in

@@ -327,6 +327,7 @@ void check_pretrained_place(const Decoder& d, const std::string& folder) {
     theirs = at == m.end() || at->second != producer;
   }
   check(!theirs, Code::bad_argument, "--save-hf: '{}' holds a model that this program did not write; name another folder", folder);
+  check_room(folder, 4.0 * double(param_count(d)), "the weights in FP32");
 }
 
 void save_pretrained(Training& t, const std::string& folder) {

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "engine/model/models.h"
 
 namespace headroom::engine {
@@ -169,6 +170,16 @@ void check_free(const std::string& folder, std::int64_t from, std::int64_t to) {
     check(c.step <= from || c.step > to || !is_of_others(c), Code::bad_argument,
           "'{}' is not a checkpoint of this program, or was renamed, and this run would replace it; move it away, or save elsewhere",
           c.path);
+}
+
+void check_room_for(Training& t, std::int64_t still_written, const std::string& folder) {
+  if (still_written == 0) return;
+  double bytes = 0;
+  for (const NamedTensor& one : tensors_of(t, What::everything)) bytes += double(one.bytes());
+  auto there = checkpoints_in(folder);
+  std::erase_if(there, [](const CheckpointFile& c) { return !is_ours(c.path); });
+  const auto more = std::min<std::int64_t>(still_written, 3 - std::min<std::int64_t>(2, std::int64_t(there.size())));
+  check_room(folder, double(more) * bytes, fmt::format("{} of {}", counted(std::uint64_t(more), "checkpoint"), bytes_in_words(bytes)));
 }
 
 Described describe_checkpoint(const std::string& path) {

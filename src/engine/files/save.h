@@ -27,6 +27,10 @@ std::optional<std::string> newest_checkpoint(const std::string& folder);
 // Throws an Error if such a file has the name of a checkpoint of a step after `from`, up to `to`.
 void check_free(const std::string& folder, std::int64_t from, std::int64_t to);
 
+// Throws an Error where the folder's disk cannot hold those that a run still writes, beside those that are there: two are kept, and a third is
+// there while it is written.
+void check_room_for(Training&, std::int64_t still_written, const std::string& folder);
+
 // The position and model of a checkpoint, without its tensors: what is needed to make the Training that loads it.
 struct Described {
   Position position;

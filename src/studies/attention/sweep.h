@@ -75,7 +75,7 @@ void describe(Of<AttentionSweep> auto& s, auto&& f) {
                          .about = "A measurement longer than this stops after 3 calls [1; 60 with --until; no limit with --steps]",
                          .real = {1e-3, 1e6}});
   f(s.deterministic, asked::deterministic);
-  f(s.memory, {.name = "memory", .unit = Unit::bytes, .about = "Pretend to have this much memory"});
+  f(s.memory, {.name = "memory", .unit = Unit::bytes, .about = "Pretend to have no more memory than this"});
   f(s.seed, {.name = "seed"});
 }
 

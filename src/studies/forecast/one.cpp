@@ -85,10 +85,8 @@ std::optional<DryRun> with_another_float(DryRunAsked& asked, const DryRun& run, 
 }  // namespace
 
 Room room_of_program(const Device& device, std::optional<std::uint64_t> asked, int ranks) {
-  Device described = device;  // a card that is here is asked about as if it were empty
-  if (!device.bus.empty() && !asked) asked = device.total_bytes;
-  described.bus.clear();
-  return room_of(described, asked, ranks, RunBy::pytorch);
+  if (!device.bus.empty() && !asked) asked = device.total_bytes;  // a card that is here is asked about as if it were empty
+  return room_of(device, asked, ranks, RunBy::pytorch);
 }
 
 dry::Dry dry_of(const Device& device, const Room& room, int cards) {

@@ -83,7 +83,7 @@ std::string verdict(const Told& t) {
                          !t.short_by.empty() ? t.row.steps ? " as far as one step shows" : " as far as it ran"
                          : !r.high_bytes     ? " as far as is known"
                          : ended_by_forecast(t)
-                             ? fmt::format(" as far as {} show", *r.steps == 1 ? "one step" : fmt::format("{} steps", *r.steps))
+                             ? *r.steps == 1 ? " as far as one step shows" : fmt::format(" as far as {} steps show", *r.steps)
                              : "",
                          r.device, who, of, 100.0 * double(r.high_bytes.value_or(r.needed_bytes)) / double(r.memory_bytes)) +
              (t.short_by.empty() ? "" : " " + early(t) + ".") +

@@ -16,11 +16,12 @@ enum class ModelUse : std::uint8_t {
 inline constexpr const char* about_phase =
     "train: a training step; forward, forward+backward: without an optimiser; inference: weights, cache, prefill and decode";
 
-inline constexpr Description memory_limit{.name = "memory_bytes",
-                                          .unit = Unit::bytes,
-                                          .about = "Memory limit of a device, including what is allocated beside tensors [all of it]",
-                                          .allowed = {1, std::numeric_limits<std::int64_t>::max()},
-                                          .option = "--memory"};
+inline constexpr Description memory_limit{
+    .name = "memory_bytes",
+    .unit = Unit::bytes,
+    .about = "Memory limit of a device, including what is allocated beside tensors; at most all of it [all of it]",
+    .allowed = {1, std::numeric_limits<std::int64_t>::max()},
+    .option = "--memory"};
 
 }  // namespace headroom::studies
 

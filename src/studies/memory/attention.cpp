@@ -274,7 +274,7 @@ Outcome memory_attention(const AttentionMemory& asked) {
   check(!asked.eager() || asked.device.kind == DeviceKind::cuda, Code::bad_argument,
         "--device cpu: --as pytorch accounts for PyTorch's CUDA allocator; name a GPU, present or not, as in --device h200");
   check(!asked.measure || asked.device.key.empty(), Code::bad_argument,
-        "--measure: there is no {} in this machine; leave --device out, or name cpu or cuda", asked.device.name);
+        "--measure: there is no {} in this machine; leave --measure out for the forecast, or name cpu or cuda", asked.device.name);
   Accountant accountant(asked);
   const Room room = room_of(asked.device, asked.memory_bytes);
   bool fits = false;

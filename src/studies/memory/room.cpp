@@ -14,18 +14,28 @@ Room room_of(const Device& d, std::optional<std::uint64_t> asked, int gpus, RunB
   const Overhead o = overhead_of(d, gpus, program);
   const bool present = !d.bus.empty(), context_taken = present && !asked;
   if (!present && !asked) r.memory_bytes -= std::min(r.memory_bytes, o.beside.driver_keeps_bytes);
+  const std::uint64_t lent = present ? d.total_bytes : d.memory_bytes - std::min(d.memory_bytes, o.beside.driver_keeps_bytes);
+  const bool more_than_lent = asked && lent > 0 && *asked > lent;
+  if (more_than_lent) r.memory_bytes = lent;
   r.overhead_bytes = o.bytes() - (context_taken ? o.beside.context_bytes : 0);
   const auto words = [](std::uint64_t b) { return bytes_in_words(double(b)); };
   r.words = fmt::format("It fits if the peak and {} beside it ({}libraries {}{}; {}) are at most {}{}.", words(r.overhead_bytes),
                         context_taken ? "" : fmt::format("context {}, ", words(o.beside.context_bytes)), words(o.beside.libraries_bytes),
                         gpus > 1 ? fmt::format(", communication {}", words(o.communication_bytes)) : "",
                         o.measured ? "measured on this card" : "a reserve, not measured on this card", words(r.memory_bytes),
-                        present || asked ? "" : fmt::format(", what the driver lends of {}", words(d.memory_bytes)));
+                        more_than_lent     ? fmt::format(", all of the card; --memory asks for more, {}", words(*asked))
+                        : present || asked ? ""
+                                           : fmt::format(", what the driver lends of {}", words(d.memory_bytes)));
   return r;
 }
 
+std::uint64_t limit_of_a_run(const Device& d, std::optional<std::uint64_t> asked, dist::Group* group, std::uint64_t taken) {
+  const std::uint64_t available = group ? group->memory_of_each(d, taken) : d.memory_bytes;
+  return asked ? std::min(*asked, available) : available;
+}
+
 std::uint64_t room_for_a_run(const Device& d, std::optional<std::uint64_t> asked, dist::Group* group) {
-  if (d.kind == DeviceKind::cpu) return asked ? *asked : group ? group->memory_of_each(d) : d.memory_bytes;
+  if (d.kind == DeviceKind::cpu) return limit_of_a_run(d, asked, group);
   const std::uint64_t most = room_of(d, asked, group ? group->ranks() : 1).for_peak();
   return group ? group->least(most, "their room") : most;
 }

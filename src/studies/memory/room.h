@@ -21,9 +21,13 @@ struct Room {
   std::uint64_t for_peak() const { return memory_bytes > overhead_bytes ? memory_bytes - overhead_bytes : 0; }
 };
 
-// asked: --memory, of each GPU; empty: all that a program can have of the device. What is free on a card that is present is counted
+// asked: --memory, of each GPU; empty: all that a program can have of the device, which is also the most. What is free on a card that is present is counted
 // after its context was made, so the context is not taken again.
 Room room_of(const Device&, std::optional<std::uint64_t> asked, int gpus = 1, RunBy = RunBy::headroom);
+
+// The most that a run here may take, as this rank or alone: what is available, or --memory where that is less. Called by all.
+// taken: of this rank's share, by its Comm.
+std::uint64_t limit_of_a_run(const Device&, std::optional<std::uint64_t> asked, dist::Group*, std::uint64_t taken = 0);
 
 // The largest peak of a step that is about to run here, as this rank or alone; asked: --memory. The same on every rank, and called by all.
 std::uint64_t room_for_a_run(const Device&, std::optional<std::uint64_t> asked, dist::Group*);

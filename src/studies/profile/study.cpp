@@ -107,7 +107,7 @@ KeptProfile profile_step_study(const StepTime& t, engine::Purpose phase, const D
   s.recipe = only_step(t, phase);
   s.documents = t.documents;
   check(!o.group || !o.counters, Code::bad_argument, "--counters reads one card; leave out --counters, or --gpus and --ranks");
-  s.memory_bytes = t.memory ? *t.memory : o.group ? o.group->memory_of_each(device) : device.memory_bytes;
+  s.memory_bytes = limit_of_a_run(device, t.memory, o.group);
   const std::uint64_t room = s.recipe.keep.found() ? 0 : room_for_a_run(device, t.memory, o.group);
   find_keep_as_first(s.recipe, o.group, [&] { engine::find_keep(s.recipe, room, device, o.threads); });
   const std::string misfit = host_misfit(engine::forecast(s.recipe, device, o.threads).host_bytes, device, o.group);

@@ -87,9 +87,7 @@ StepRows::StepRows(const StepTime& s, const Device& device, const std::function<
       stop_(stop),
       group_(group),
       comm_(group ? group->comm(device) : nullptr),
-      memory_(s.memory ? *s.memory
-              : group  ? group->memory_of_each(device, comm_->own_bytes())
-                       : device.memory_bytes),
+      memory_(limit_of_a_run(device, s.memory, group, group ? comm_->own_bytes() : 0)),
       room_(std::all_of(s.levers.keep.begin(), s.levers.keep.end(), [](const engine::Keeping& k) { return k.found(); })
                 ? 0
                 : std::min(memory_, room_for_a_run(device, s.memory, group))),

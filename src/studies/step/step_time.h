@@ -46,7 +46,7 @@ void describe(Of<StepTime> auto& s, auto&& f) {
   f(s.seconds, {.name = "seconds", .about = "Time limit of a row, after at least three samples; 0: none", .real = {0, 1e6}});
   f(s.warmups, {.name = "warmup", .about = "Warm-up calls; a row for each", .allowed = {0, 1 << 20}});
   f(s.threads, {.name = "threads", .about = "Threads; 0: every core", .allowed = {0, 4096}});
-  f(s.memory, {.name = "memory", .unit = Unit::bytes, .about = "Pretend to have this much [what is available]"});
+  f(s.memory, {.name = "memory", .unit = Unit::bytes, .about = "Pretend to have no more than this [what is available]"});
   f(s.seed, {.name = "seed"});
   describe(s.ranks, f);
 }

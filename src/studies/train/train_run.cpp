@@ -114,11 +114,12 @@ std::string settings_going_on(const TrainRun& r, const std::string& asked, const
   const bool extended = steps_of(mine) > steps_of(before) && steps_of(before) > 0;
   const auto in_words = [](const nlohmann::json& value) { return value.is_null() ? "none" : value.dump(); };
   const auto refuse_other = [&](const std::string& key, const nlohmann::json& value) {
-    const bool may_differ = (extended && (key == "steps" || key == "warmup")) ||
-                            (r.switch_precision && (key == "precision" || key == "scales")) || key == "copies";  // which change no bit
+    const bool may_switch = key == "precision" || key == "scales";
+    const bool may_differ =
+        (extended && (key == "steps" || key == "warmup")) || (r.switch_precision && may_switch) || key == "copies";  // which change no bit
     check((before.contains(key) && before[key] == value) || may_differ, Code::bad_argument,
-          "'{}' was trained with {} {}, this run asks for {}; resume with the same, or save elsewhere", path, key,
-          before.contains(key) ? in_words(before[key]) : "unknown", in_words(value));
+          "'{}' was trained with {} {}, this run asks for {}; resume with the same{}, or save elsewhere", path, key,
+          before.contains(key) ? in_words(before[key]) : "unknown", in_words(value), may_switch ? ", change it by --switch-precision" : "");
   };
   refuse_other("lr", mine["lr"]);  // before the floor, which follows from it
   for (const auto& [key, value] : mine.items()) refuse_other(key, value);
@@ -169,6 +170,12 @@ std::string words_of_stop(const TrainRun& r) {
               fmt::format("the {} of step {} is not finite; it begins in {}. {}", what, step, where,
                           folder.empty() ? "Try a smaller --lr"
                                          : fmt::format("The checkpoints in '{}' are untouched; try a smaller --lr", folder)));
+}
+
+// How many checkpoints a run writes after this step: one every so often, and the last.
+std::int64_t saves_after(std::int64_t step, const TrainRun& r) {
+  const std::int64_t last = r.schedule.steps;
+  return step >= last ? 0 : (last - 1) / r.every - step / r.every + 1;
 }
 
 // An update during backward looks at no gradient before it is made, so weights may have become not finite: then their loss is.
@@ -305,7 +312,7 @@ Outcome train_study(const TrainRun& asked, const Device& device, const Host& hos
   if (!r.hugging_face.empty() && (!group || group->first())) engine::check_pretrained_place(r.recipe.model, r.hugging_face);
   const engine::Data data(r.data, r.format, r.recipe.model.vocab, r.held_out, r.documents, r.recipe.len);
   r.recipe.documents = data.packed();
-  const std::uint64_t memory = r.memory ? *r.memory : group ? group->memory_of_each(device) : device.memory_bytes;
+  const std::uint64_t memory = limit_of_a_run(device, r.memory, group);
   const std::size_t of_sample = Arena::rounded(std::size_t(r.recipe.model.vocab) * 4);
   const bool keep_asked = r.recipe.keep.found();
   const std::uint64_t room = keep_asked ? 0 : std::min(memory, room_for_a_run(device, r.memory, group));
@@ -346,6 +353,7 @@ Outcome train_study(const TrainRun& asked, const Device& device, const Host& hos
   }
 
   if (!r.folder.empty()) engine::check_free(r.folder, at.step, r.schedule.steps);
+  if (!r.folder.empty() && t.rank() == 0) engine::check_room_for(t, saves_after(at.step, r), r.folder);
   if (r.resume) host.say(words_of_beginning(r, newest, at.step, new_folder));
 
   std::optional<Life> life;
@@ -359,41 +367,46 @@ Outcome train_study(const TrainRun& asked, const Device& device, const Host& hos
   const engine::Recorded passes([&] { t.passes(hyper); }, ctx);
   const auto start = std::chrono::steady_clock::now();
   double speed = 0;
-  while (at.step < r.schedule.steps && !stop()) {
-    for (int micro = 0; micro < r.recipe.micro_batches; ++micro) data.draw(t, r.seed, at.step, micro);
-    tokens += double(data.drawn(r.recipe, r.seed, at.step));
-    const double rate = r.schedule.at(at.step);
-    t.set_rate(rate);
-    passes();
-    ++at.step;
-    const bool reported = at.step % r.log_every == 0 || at.step == r.schedule.steps || at.step == 1;
-    if (reported || !ctx.on_gpu()) {  // a GPU is not asked after every step: an answer makes it wait for the host
-      // An update with a gradient that is not finite changed nothing. fp16 goes on with a smaller loss scale while there is one.
-      const double loss = t.loss();
-      if (!std::isfinite(loss)) stop_for("loss", at.step, t.first_not_finite(), r.folder);
-      const bool lost = hyper.dynamic_scale ? t.state(engine::Optimizer::skipped) != 0 && t.state(engine::Optimizer::loss_scale) <= 1
-                                            : t.state(engine::Optimizer::updates) != double(at.step);
-      if (lost) stop_for("gradient", at.step, t.first_gradient_not_finite(), r.folder);
-      const double s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-      speed = tokens / s;
-      host.progress(double(at.step - from) / double(r.schedule.steps - from),
-                    fmt::format("step {} of {}, loss {:.3f}, {:.0f} tokens/s", at.step, r.schedule.steps, loss, speed));
-      TrainRow row{.step = at.step, .loss = loss, .lr = rate, .grad_norm = {}, .tokens_per_s = (tokens - tokens_before) / (s - s_before)};
-      if (reported) tokens_before = tokens, s_before = s;
-      if (r.recipe.knows_norm()) row.grad_norm = t.state(engine::Optimizer::grad_norm);
-      if (fp8) {
-        const QuantisedRow q = sum_of(t.quantised());
-        row.clipped = q.clipped;
-        row.flushed = double(q.flushed) / double(q.numbers);
+  const auto with_place_of_losses = [&](const Error& e) {
+    return life && life->in_store() && !rows.empty() ? Error(e.at, fmt::format("{}; its losses are {}", e.what(), life->name())) : e;
+  };
+  try {
+    while (at.step < r.schedule.steps && !stop()) {
+      for (int micro = 0; micro < r.recipe.micro_batches; ++micro) data.draw(t, r.seed, at.step, micro);
+      tokens += double(data.drawn(r.recipe, r.seed, at.step));
+      const double rate = r.schedule.at(at.step);
+      t.set_rate(rate);
+      passes();
+      ++at.step;
+      const bool reported = at.step % r.log_every == 0 || at.step == r.schedule.steps || at.step == 1;
+      if (reported || !ctx.on_gpu()) {  // a GPU is not asked after every step: an answer makes it wait for the host
+        // An update with a gradient that is not finite changed nothing. fp16 goes on with a smaller loss scale while there is one.
+        const double loss = t.loss();
+        if (!std::isfinite(loss)) stop_for("loss", at.step, t.first_not_finite(), r.folder);
+        const bool lost = hyper.dynamic_scale ? t.state(engine::Optimizer::skipped) != 0 && t.state(engine::Optimizer::loss_scale) <= 1
+                                              : t.state(engine::Optimizer::updates) != double(at.step);
+        if (lost) stop_for("gradient", at.step, t.first_gradient_not_finite(), r.folder);
+        const double s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+        speed = tokens / s;
+        host.progress(double(at.step - from) / double(r.schedule.steps - from),
+                      fmt::format("step {} of {}, loss {:.3f}, {:.0f} tokens/s", at.step, r.schedule.steps, loss, speed));
+        TrainRow row{.step = at.step, .loss = loss, .lr = rate, .grad_norm = {}, .tokens_per_s = (tokens - tokens_before) / (s - s_before)};
+        if (reported) tokens_before = tokens, s_before = s;
+        if (r.recipe.knows_norm()) row.grad_norm = t.state(engine::Optimizer::grad_norm);
+        if (fp8) {
+          const QuantisedRow q = sum_of(t.quantised());
+          row.clipped = q.clipped;
+          row.flushed = double(q.flushed) / double(q.numbers);
+        }
+        if (reported && life) life->keep(key_of(row), json_of(row));
+        if (reported) rows.push_back(row);
       }
-      if (reported && life) life->keep(key_of(row), json_of(row));
-      if (reported) rows.push_back(row);
+      if (!r.folder.empty() && at.step % r.every == 0 && at.step < r.schedule.steps) save_good(t, at, r.folder);
     }
-    if (!r.folder.empty() && at.step % r.every == 0 && at.step < r.schedule.steps) save_good(t, at, r.folder);
-  }
-  if (!r.folder.empty() && at.step > from) save_good(t, at, r.folder);
+    if (!r.folder.empty() && at.step > from) save_good(t, at, r.folder);
+    if (!r.hugging_face.empty() && at.step == r.schedule.steps) engine::save_pretrained(t, r.hugging_face);
+  } catch (const Error& e) { throw with_place_of_losses(e); }
   const bool stopped = at.step < r.schedule.steps;
-  if (!r.hugging_face.empty() && !stopped) engine::save_pretrained(t, r.hugging_face);
 
   const Value validation = stopped ? Value{} : validation_loss(t, data, r.validation_batches, stop);
   const std::string done = counted(std::uint64_t(at.step), "step");

@@ -1,6 +1,6 @@
 // A program that uses a card as PyTorch does, with only the public functions that PyTorch's allocator calls: segments by cudaMalloc, blocks
 // reported to the profiler's function. Without the library that stands in for CUDA it finds none of them and says so.
-// usage: like_torch [batch=N] [steps=N] [least=N] [catch] [fails] [killed] [spins] [forks] [leaves] [idle] [without-cuda] [pins] [levers] [pool] [spare] [routed [masked|drawn] [bounded] [some]] [late] [reads] [until-low] [ended]
+// usage: like_torch [batch=N] [steps=N] [least=N] [catch] [fails] [killed] [spins] [forks] [leaves] [idle] [without-cuda] [pins] [levers] [pool] [spare] [routed [masked|drawn] [bounded] [some]] [late] [reads] [until-low] [ended] [ended-at-once]
 // [own-runtime] [fraction] [loops] [shares] [opened] [opened-late] [silent]
 // [settles] [evaluates] [exits] [neighbour] [tunes] [open] [threads]
 // [spins-with=VARIABLE:WORD:FILE]   where the variable has the word: makes the file, and never ends
@@ -248,7 +248,7 @@ int main(int argc, char** argv) {
     if (said("threads") && step == 1) mark("open", "two threads train at once", 2);
     if (said("tunes") && step == 1) mark("tuned", "kernels would be chosen by their times", 0);
     if (said("settles") && step == 2) mark("settled", "the peaks of two optimizer steps agree", 0);
-    if (said("ended") && step == 2) {  // as the observer ends a program
+    if ((said("ended") && step == 2) || (said("ended-at-once") && step == 1)) {  // as the observer ends a program
       mark("end", "the peaks of two optimizer steps agree", 0);
       return 0;
     }
