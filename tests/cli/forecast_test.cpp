@@ -308,7 +308,7 @@ TEST_F(Forecast, AProcessThatRunsOutBesideOneThatWasEndedDoesNotFit) {
 }
 
 TEST_F(Forecast, WhatWasTriedIsNoLongerAdvised) {
-  const std::string advice = "--try measures which allocator setting ends it";
+  const std::string advice = "--try measures which allocator setting avoids it";
   const Ended without = run(line("--device h100", "batch=1 spare")), with = run(line("--try --device h100", "batch=1 spare"));
   EXPECT_NE(without.out.find(advice), std::string::npos) << without.out;
   EXPECT_NE(with.out.find("Reserved and never allocated at once: "), std::string::npos) << with.out;

@@ -200,8 +200,8 @@ Record uncertain_of(const Told& t, bool for_people) {
         words(most.spread->low.allocated, most.spread->high.allocated), words(most.spread->low.reserved, most.spread->high.reserved)));
   if (most.spread && most.spread->smaller + most.spread->larger > 0 && has_width(*most.spread))
     note(
-        fmt::format("Workspaces of convolutions that only a card decides: {} may be smaller there, or none, {} larger. The requests were "
-                    "also played so.",
+        fmt::format("Only a card decides the workspaces of some convolutions: {} may be smaller there, or absent, and {} larger. The "
+                    "interval has both.",
                     most.spread->smaller, most.spread->larger));
   if (t.routing)
     note(fmt::format("{} reads {}, which only the card knows. The program was run three times: {}; the need is the interval of all three.",
@@ -212,8 +212,9 @@ Record uncertain_of(const Told& t, bool for_people) {
         "PyTorch has looked, sooner or later by the speed of card and host. The program was run three times: as this card's clock has it, "
         "at once, and late; the need is the interval of all three.");
   if (most.pool_slack_bytes > 0)
-    note(fmt::format("What a pool of cudaMallocAsync keeps is not published. It needs what is live, {} less than is counted here, or more.",
-                     words(most.pool_slack_bytes)));
+    note(fmt::format(
+        "What a pool of cudaMallocAsync keeps is not published. It needs at least what is live, which is {} less than is counted here.",
+        words(most.pool_slack_bytes)));
   if (high && low < *high) {
     const bool measured = overhead_of(t.device, int(t.row.ranks), RunBy::pytorch).measured;
     note(fmt::format("It needs {}{}.", words(low, *high),
@@ -277,7 +278,7 @@ void add_fragmentation(const Told& t, Record& r) {
     text += fmt::format(" With PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True it needs {}{}.", words(t.expandable->needed_bytes),
                         t.expandable->fits == true && row.fits == false ? " and fits" : "");
   else if (gap > row.peak_reserved_bytes / 20 && !t.tries)
-    text += " --try measures which allocator setting ends it.";
+    text += " --try measures which allocator setting avoids it.";
   r.add(Part{Note{text, false}});
 }
 

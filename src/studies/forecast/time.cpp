@@ -66,12 +66,11 @@ std::string in_words(const ForecastTime& t) {
   std::string text = fmt::format("A step takes {} ms, between {} and {} ({}).", number_of_ms(*t.ms), number_of_ms(*t.ms_low),
                                  number_of_ms(*t.ms_high), t.source);
   if (!t.left_out.empty()) text += " " + t.left_out;
-  text += t.limit == "host" ? " The card waits for the host longer than it does any one thing."
-                            : fmt::format(" The largest part: {}.", t.limit);
+  text += t.limit == "host" ? " The largest part: the card waits for the host." : fmt::format(" The largest part: {}.", t.limit);
   text += fmt::format(" Products and attention reach {:.3g} TFLOP/s over the step.", t.tflops);
   text += fmt::format(
-      " The host takes {} for {:.0f} {} and what Python and PyTorch do beside, as beside an H200; a slower host takes longer "
-      "(--host-speed).",
+      " The host takes {} for {:.0f} {} and for what Python and PyTorch do between them; a slower host than the one of the measured "
+      "H200 takes longer (--host-speed).",
       time_in_words(t.launches * t.launch_us * 1e-3), t.launches, t.launches < 1.5 ? "launch" : "launches");
   return text;
 }
