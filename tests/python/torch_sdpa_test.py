@@ -341,6 +341,29 @@ class ReplaceTest(Base):
                 self.near(o, want, dtype)
                 self.assertEqual(o.requires_grad, want.requires_grad)
 
+    def test_results_have_torchs_strides_where_it_takes_its_math_attention(self):
+        F = torch.nn.functional
+        positions_first = lambda *shape: torch.randn(shape).transpose(1, 2)  # noqa: E731
+        calls = {
+            "values of another dimension": (positions_first(2, 9, 3, 8), positions_first(2, 7, 3, 8), positions_first(2, 7, 3, 12), None),
+            "three dimensions": (*(torch.randn(9, 2, 8).transpose(0, 1) for _ in range(3)), None),
+            "numbers of another type": (*(positions_first(2, 9, 3, 8).half() for _ in range(3)), torch.zeros(9, 9)),
+        }
+        for device, (what, (*given, mask)) in itertools.product(DEVICES, calls.items()):
+            if device != "cpu" and mask is not None:
+                continue  # kernels for CUDA refuse such a mask
+            q, k, v = (x.to(device) for x in given)
+            want = F.scaled_dot_product_attention(q, k, v, mask)
+            with self.subTest(what, device=device), ht.replace_sdpa() as seen:
+                for _ in range(2):  # known the second time
+                    self.assertEqual(F.scaled_dot_product_attention(q, k, v, mask).stride(), want.stride())
+                self.assertEqual(seen.served, 2, seen.explain())
+            if mask is None:  # where torch cannot be asked
+                with ht.replace_sdpa() as seen:
+                    several = torch.func.vmap(lambda q: F.scaled_dot_product_attention(q, k, v))(torch.stack([q, q]))  # noqa: B023
+                self.assertEqual(seen.served, 1, seen.explain())
+                self.near(several[1], want, q.dtype)
+
     def test_compiled_once_for_every_length_and_order(self):
         F = torch.nn.functional
         call = lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)  # noqa: E731

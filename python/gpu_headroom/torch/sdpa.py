@@ -223,15 +223,23 @@ def _in_four_dimensions(q, k, v):
     return q, k, v
 
 
-def _order_as_torchs(q, k, v, attn_mask, is_causal, scale, enable_gqa):
+def _kernel_of_torchs(q, k, v, attn_mask, dropout_p, is_causal, scale, enable_gqa):
+    """Which kernel torch would take: 0 math, 1 flash, 2 efficient; None where it cannot be asked."""
+    if torch.compiler.is_compiling():
+        return None
+    rest = {"enable_gqa": True} if enable_gqa else {}
+    try:
+        return torch._fused_sdp_choice(q, k, v, attn_mask=attn_mask, dropout_p=dropout_p, is_causal=is_causal, scale=scale, **rest)
+    except RuntimeError:  # inside torch.vmap, or of a subclass of tensors
+        return None
+
+
+def _order_as_torchs(q, kernel):
     """In which order the dimensions of torch's own result lie in memory: kernels of torch differ in it."""
-    if q.device.type == "cuda" and not torch.compiler.is_compiling():
-        rest = {"enable_gqa": True} if enable_gqa else {}
-        kernel = torch._fused_sdp_choice(q, k, v, attn_mask=attn_mask, dropout_p=0.0, is_causal=is_causal, scale=scale, **rest)
-        if kernel == 2 or (kernel == 1 and any(n > 1 and s == 0 for n, s in zip(q.shape, q.stride()))):
-            return 0  # efficient: [batch, len, heads, head_dim], and so flash where q is expanded; else flash's is like q
-        if kernel == 0:
-            return 1
+    if kernel == 0:
+        return 1
+    if q.device.type == "cuda" and (kernel == 2 or (kernel == 1 and any(n > 1 and s == 0 for n, s in zip(q.shape, q.stride())))):
+        return 0  # efficient: [batch, len, heads, head_dim], and so flash where q is expanded; else flash's is like q
     if any(n > 1 and s == 0 for n, s in zip(q.shape, q.stride())) or q.stride(3) != 1:
         return 1
     strides, order = q.stride(), [0, 1, 2]
@@ -285,7 +293,7 @@ def _sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, sca
             return _leave(bias[1], seen, *given)
         if bias is not None:
             align, is_causal, mask = bias[0], True, None
-    dims = query.dim() if isinstance(query, torch.Tensor) else 4
+    dims, as_given = query.dim() if isinstance(query, torch.Tensor) else 4, (q, k, v)
     q, k, v = _in_four_dimensions(q, k, v)
     alone = _is_dense(k) and k.dim() == 4 and k.shape[1] == 1  # one key head for all queries: torch broadcasts it
     readable = isinstance(mask, torch.Tensor) and not is_causal
@@ -301,7 +309,7 @@ def _sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, sca
             reason = said
     if reason is not None:
         return _leave(reason, seen, *given)
-    order = _order_as_torchs(q, k, v, mask, is_causal and mask is None, scale, enable_gqa)
+    order = _order_as_torchs(q, _kernel_of_torchs(*as_given, mask, dropout_p, is_causal and mask is None, scale, enable_gqa))
     if readable and (said.first, said.end) != (0, k.shape[2]):
         k, v = k[:, :, said.first : said.end], v[:, :, said.first : said.end]
     options = options_of(is_causal, scale, window, align, "bhld", None, torch.are_deterministic_algorithms_enabled(), tf32, order=order,
