@@ -159,6 +159,35 @@ class FlashAttnTest(Base):
             with self.assertRaisesRegex(NotImplementedError, "cache_leftpad is not served with block_table"):
                 fa.flash_attn_with_kvcache(q, k, v, cache_leftpad=pad, block_table=pad[:, None])
 
+    def test_what_flash_attns_cache_refuses(self):
+        from gpu_headroom.torch import flash_attn as fa
+
+        q, (k, v) = torch.randn(2, 1, 4, 8), torch.randn(2, 2, 12, 2, 8)
+        new, table = torch.randn(2, 1, 2, 8), torch.tensor([[1], [0]], dtype=torch.int32)
+        numbers = lambda *n: torch.tensor(n, dtype=torch.int32)  # noqa: E731
+        angles, before = torch.ones(11, 4), k.clone()
+        for error, words, named in (
+            (RuntimeError, "a sequence of 13 keys, the cache has room for 12", {"k": new, "v": new, "cache_seqlens": 12}),
+            (RuntimeError, "a sequence of 13 keys, the cache has room for 12", {"k": new, "v": new, "cache_seqlens": numbers(3, 12)}),
+            (RuntimeError, "a sequence of 13 keys, the pages of block_table have room", {"cache_seqlens": 13, "block_table": table}),
+            (RuntimeError, "a sequence of -1 keys: at least 0", {"k": new, "v": new, "cache_seqlens": numbers(-1, 3)}),
+            (NotImplementedError, "cache_batch_idx is not served with block_table", {"block_table": table, "cache_batch_idx": numbers(1, 0)}),
+            (ValueError, "rotary_cos has 11 positions, the cache has room for 12",
+             {"k": new, "v": new, "cache_seqlens": 3, "rotary_cos": angles, "rotary_sin": angles}),
+            (ValueError, r"cache_leftpad is \[5, 0\], and sequences end at \[3, 3\]", {"cache_seqlens": 3, "cache_leftpad": numbers(5, 0)}),
+        ):  # fmt: skip
+            with self.subTest(words), self.assertRaisesRegex(error, words):
+                fa.flash_attn_with_kvcache(q, k, v, **named)
+            self.assertTrue(torch.equal(k, before), "nothing was written")
+
+    def test_flash_attns_cache_keeps_nothing_for_gradients(self):
+        from gpu_headroom.torch import flash_attn as fa
+
+        q, new = torch.randn(2, 1, 4, 8, requires_grad=True), torch.randn(2, 1, 2, 8, requires_grad=True)
+        k, v = torch.randn(2, 2, 12, 2, 8)
+        o = fa.flash_attn_with_kvcache(q, k, v, new, new, cache_seqlens=3, causal=True)
+        self.assertEqual((o.requires_grad, k.requires_grad, torch.equal(k[:, 3:4], new)), (False, False, True))
+
     def test_flash_attns_documents_in_pages(self):
         from gpu_headroom.torch import flash_attn as fa
 

@@ -378,6 +378,10 @@ class AttentionTest(Base):
             ht.attention(q, q, q, **{argument: good})
             with self.assertRaisesRegex(TypeError, argument):
                 ht.attention(q, q, q, **{argument: bad})
+        of_numpy = type("bool", (), {"__module__": "numpy"})()
+        for argument in ("is_causal", "deterministic", "tf32"):
+            with self.assertRaisesRegex(TypeError, f"{argument} is a numpy.bool: True or False"):
+                ht.attention(q, q, q, **{argument: of_numpy})
         with self.assertRaisesRegex(TypeError, "there is no mask here: say is_causal=True"):
             ht.attention(q, q, q, mask=True)
         nested = torch.nested.nested_tensor([torch.randn(2, 4, 8), torch.randn(2, 3, 8)])

@@ -115,11 +115,17 @@ def window_of(window):
     return before, after
 
 
+def _kind(value):
+    """With its module where it has one: NumPy's bool is called bool, too."""
+    of = type(value)
+    return of.__name__ if of.__module__ == "builtins" else f"{of.__module__}.{of.__name__}"
+
+
 def options_of(is_causal, scale, window, align, layout, variant, deterministic, tf32, softcap=0.0, order=0, dropout=0.0, quantise=None):
     if align not in ("top-left", "bottom-right"):
         raise ValueError(f"align '{align}': top-left (torch's: row i sees keys up to i) or bottom-right (the last row sees the last key)")
     if not isinstance(is_causal, bool):
-        raise TypeError(f"is_causal is a {type(is_causal).__name__}: True or False")
+        raise TypeError(f"is_causal is a {_kind(is_causal)}: True or False")
     if window is not None:
         if is_causal:
             raise ValueError("is_causal and window are both given: a window is causal already, leave is_causal out")
@@ -128,7 +134,7 @@ def options_of(is_causal, scale, window, align, layout, variant, deterministic, 
         raise TypeError(f"variant is a {type(variant).__name__}: a name as explain() lists them, or None for the best")
     for name, value in (("deterministic", deterministic), ("tf32", tf32)):
         if not isinstance(value, bool) and not (name == "tf32" and value is None):
-            raise TypeError(f"{name} is a {type(value).__name__}: True or False{', or None for what torch says' if name == 'tf32' else ''}")
+            raise TypeError(f"{name} is a {_kind(value)}: True or False{', or None for what torch says' if name == 'tf32' else ''}")
     if isinstance(softcap, bool) or not isinstance(softcap, (numbers.Real, torch.SymFloat)) or not 0 <= softcap < math.inf:
         raise ValueError(f"softcap is {softcap!r}: a number above 0, or 0 for none")
     mask = 2 if window is not None else 1 if is_causal else 0

@@ -66,7 +66,7 @@ def flash_attn_func(
     """q: [batch, len_q, heads, head_dim]; k and v: [batch, len_k, kv_heads, head_dim]. return_attn_probs: (o, lse, None)."""
     window = _window(causal, window_size)
     out = attention(q, k, v, dropout_p=dropout_p, is_causal=causal and window is None, scale=softmax_scale, window=window, align="bottom-right", layout="blhd",
-                    return_lse=return_attn_probs, softcap=softcap, deterministic=deterministic, alibi_slopes=alibi_slopes)  # fmt: skip
+                    return_lse=return_attn_probs, softcap=softcap, deterministic=bool(deterministic), alibi_slopes=alibi_slopes)  # fmt: skip
     return (*out, None) if return_attn_probs else out
 
 
@@ -171,7 +171,7 @@ def flash_attn_varlen_func(
         if alibi_slopes is not None and alibi_slopes.dim() == 2:  # and what is left of a sequence's last page is a document of its own
             alibi_slopes = alibi_slopes.repeat_interleave(2, 0)
     out = attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, is_causal=causal and window is None, scale=softmax_scale,
-                           window=window, return_lse=return_attn_probs, softcap=softcap, deterministic=deterministic, dropout_p=dropout_p,
+                           window=window, return_lse=return_attn_probs, softcap=softcap, deterministic=bool(deterministic), dropout_p=dropout_p,
                            alibi_slopes=alibi_slopes)  # fmt: skip
     return (*out, None) if return_attn_probs else out
 
@@ -254,6 +254,20 @@ def _can_be_read(numbers: torch.Tensor) -> bool:
     return directly(numbers, numbers, numbers) and not (numbers.is_cuda and torch.cuda.is_current_stream_capturing())
 
 
+def _check_room(name: str, lengths: Union[None, int, torch.Tensor], new: int, room: int, paged: bool) -> None:
+    if isinstance(lengths, torch.Tensor):
+        if lengths.numel() == 0 or not (paged or lengths.is_cpu) or not _can_be_read(lengths):
+            return
+        least, lengths = int(lengths.min()), int(lengths.max())  # of pages flash-attn waits for the card here too
+    else:
+        least = lengths
+    if least is not None and least < 0:
+        raise RuntimeError(f"gpu_headroom.torch.flash_attn.{name}: a sequence of {least} keys: at least 0 are served")
+    if lengths is not None and lengths + new > room:
+        where = "the pages of block_table have" if paged else "the cache has"
+        raise RuntimeError(f"gpu_headroom.torch.flash_attn.{name}: a sequence of {lengths + new} keys, {where} room for {room}")
+
+
 @overload
 def flash_attn_with_kvcache(
     q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, k: Optional[torch.Tensor] = None, v: Optional[torch.Tensor] = None,
@@ -290,6 +304,7 @@ def flash_attn_with_kvcache(
 ) -> Union[torch.Tensor, Tuple[torch.Tensor, torch.Tensor]]: ...  # fmt: skip
 
 
+@torch.no_grad()
 def flash_attn_with_kvcache(
     q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, k: Optional[torch.Tensor] = None, v: Optional[torch.Tensor] = None,
     rotary_cos: Optional[torch.Tensor] = None, rotary_sin: Optional[torch.Tensor] = None,
@@ -302,6 +317,7 @@ def flash_attn_with_kvcache(
 
     rotary_cos, rotary_sin: [positions, half of the dimensions that turn]: k turns by its positions in the cache, q with it (causal or a window:
     by positions of its own; else all by the first). cache_leftpad: where each sequence begins in the cache. num_splits changes nothing here.
+    Without gradients, as flash-attn's: what autograd keeps would grow with every new position.
     """
     name = "flash_attn_with_kvcache"
     if (k is None) != (v is None):
@@ -311,10 +327,12 @@ def flash_attn_with_kvcache(
     if cache_leftpad is not None and block_table is not None:
         raise NotImplementedError(f"gpu_headroom.torch.flash_attn.{name}: cache_leftpad is not served with block_table: leave it out")
     window = _window(causal, window_size)
-    if block_table is not None and isinstance(cache_seqlens, torch.Tensor) and _can_be_read(cache_seqlens):
-        most, room = int(cache_seqlens.max()) + (0 if k is None else k.shape[1]), block_table.shape[1] * k_cache.shape[1]
-        if most > room:  # flash-attn waits for the card here too
-            raise RuntimeError(f"gpu_headroom.torch.flash_attn.{name}: a sequence of {most} keys, the pages of block_table have room for {room}")
+    if cache_batch_idx is not None and block_table is not None:
+        raise NotImplementedError(f"gpu_headroom.torch.flash_attn.{name}: cache_batch_idx is not served with block_table, which says where sequences are")
+    room = k_cache.shape[1] * (1 if block_table is None else block_table.shape[1])
+    _check_room(name, cache_seqlens, 0 if k is None else k.shape[1], room, block_table is not None)
+    if rotary_cos is not None and rotary_cos.shape[0] < room:
+        raise ValueError(f"gpu_headroom.torch.flash_attn.{name}: rotary_cos has {rotary_cos.shape[0]} positions, the cache has room for {room}")
     lengths = cache_seqlens
     if k is not None and v is not None:
         if cache_seqlens is None:
@@ -340,6 +358,8 @@ def flash_attn_with_kvcache(
     else:
         ends = torch.full_like(cache_leftpad, k_cache.shape[1]) if lengths is None else lengths + torch.zeros_like(cache_leftpad)
         none = torch.zeros_like(ends)  # what is before a sequence is a document without queries
+        if cache_leftpad.is_cpu and _can_be_read(cache_leftpad) and (cache_leftpad > ends).any():
+            raise ValueError(f"gpu_headroom.torch.flash_attn.{name}: cache_leftpad is {cache_leftpad.tolist()}, and sequences end at {ends.tolist()}")
         of_q, of_k = torch.stack([none, none, none + q.shape[1]], 1).int(), torch.stack([none, cache_leftpad, ends], 1).int()
         out = attention(q, k_cache, v_cache, align="bottom-right", return_lse=True, cu_seqlens_q=of_q, cu_seqlens_k=of_k, **options)
     return out if return_softmax_lse else out[0]
