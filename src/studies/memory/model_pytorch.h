@@ -1,6 +1,7 @@
 // memory_model_pytorch — the bytes of a language model's training step in PyTorch eager, row by row, and the largest sizes.
 #pragma once
 #include "studies/memory/model.h"
+#include "studies/memory/pytorch_peak.h"
 
 namespace headroom::studies {
 
@@ -25,14 +26,5 @@ std::uint64_t reserved_bytes(const pytorch::LanguageModelAccount&, const Room&);
 inline constexpr const char* about_reserved =
     "reserved_bytes is what the allocator takes of the card; where that is all of it, it returns unused segments before it runs out, and "
     "fragments can be in its way.";
-
-// The longest sequence, shorter than its own, with which the step fits.
-std::optional<std::int64_t> length_that_fits(const pytorch::LanguageModel&, const Room&, std::uint64_t workspace);
-
-// " It fits on NVIDIA L40S (--device l40s).": the known card with the least memory that does; empty: none does, or memory limits each.
-std::string larger_card_in_words(const pytorch::LanguageModel&, const Device&, std::optional<std::uint64_t> memory);
-
-// How many GPUs hold the step with this batch each, as FSDP2 shards it; memory: of each, empty: all of the device.
-std::optional<int> gpus_that_hold(const pytorch::LanguageModel&, const Device&, std::optional<std::uint64_t> memory);
 
 }  // namespace headroom::studies
