@@ -19,6 +19,7 @@ struct MapShape {
   int rank;
   std::uint64_t dim[5], stride[5];
   std::uint32_t box[5];
+  bool in_pairs = true;  // L2 fetches 256 bytes for each 128 that are asked of it, else these alone
 };
 
 enum class MapType : std::uint8_t { bf16, f16 };

@@ -29,7 +29,8 @@ Map encoded(const void* data, const MapShape& s, CUtensorMapDataType element, st
   static_assert(sizeof m == sizeof(CUtensorMap) && alignof(Map) % alignof(CUtensorMap) == 0);
   const CUresult r =
       encode(reinterpret_cast<CUtensorMap*>(m.raw), element, cuuint32_t(s.rank), const_cast<void*>(data), s.dim, stride_bytes, s.box, every,
-             CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+             CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, s.in_pairs ? CU_TENSOR_MAP_L2_PROMOTION_L2_256B : CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   check(r == CUDA_SUCCESS, Code::cuda, "cuTensorMapEncodeTiled refused a tensor: CUresult {}", int(r));
   return m;
 }

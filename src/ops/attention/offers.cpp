@@ -53,9 +53,9 @@ template const beside::Offers of_decode<__nv_bfloat16, 128>;
 template const beside::Offers of_decode<__nv_bfloat16, 256>;
 
 template <class T, int dim>
-const beside::Offers of_dense_decode{offer<decode::start_dense<T, decode::DenseShape<dim, 8, 1>>>(),
-                                     offer<decode::start_dense<T, decode::DenseShape<dim, 8, 2>>>(),
-                                     offer<decode::start_dense<T, decode::DenseShape<dim, 16, 1>>>()};
+const beside::Offers of_dense_decode{
+    offer<decode::start_dense<T, decode::DenseShape<dim, 8, 1>>>(), offer<decode::start_dense<T, decode::DenseShape<dim, 8, 2>>>(),
+    offer<decode::start_dense<T, decode::DenseShape<dim, 16, 1>>>(), offer<decode::start_heads<T, decode::HeadsShape<dim>>>()};
 template const beside::Offers of_dense_decode<__half, 64>;
 template const beside::Offers of_dense_decode<__half, 128>;
 template const beside::Offers of_dense_decode<__nv_bfloat16, 64>;

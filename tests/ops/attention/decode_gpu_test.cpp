@@ -89,7 +89,7 @@ TEST_F(DecodingGpu, GivesTheSameBitsEveryTimeAndInAGraph) {
 struct Dense {
   int multiprocessors;
   std::int64_t batch, heads, kv_heads, len_q, len_k, dim;
-  int warps, a_multiprocessor;
+  int warps = 0, a_multiprocessor = 0;
 };
 constexpr Dense dense_caches[] = {
     {2, 2, 8, 4, 1, 1000, 64, 8, 2},      // whole units, two of them a block
@@ -103,6 +103,17 @@ constexpr Dense dense_caches[] = {
     {7, 3, 2, 1, 3, 1500, 128, 8, 1},     //
     {3, 1, 12, 3, 2, 1999, 64, 8, 1},     // a unit a block
     {3, 1, 3, 3, 8, 1030, 128, 8, 1},     //
+};
+
+// The same of long caches whose blocks take eight heads: parts of a sequence, whole ones, pieces cut anywhere, and keys that 16 does not divide.
+constexpr Dense long_caches[] = {
+    {4, 1, 32, 8, 1, 16500, 64},   // eight parts
+    {8, 1, 8, 8, 1, 33000, 64},    // 16 parts
+    {1, 2, 32, 16, 1, 4100, 64},   // whole units, two of them a block
+    {7, 3, 16, 8, 2, 9703, 64},    // cut anywhere
+    {2, 1, 40, 40, 1, 8201, 128},  //
+    {1, 1, 8, 8, 8, 16500, 128},   // eight rows a head
+    {1, 1, 24, 8, 2, 4500, 64},    //
 };
 
 class DenseDecodingGpu : public OnGpu {
@@ -134,6 +145,22 @@ TEST_F(DenseDecodingGpu, EveryKernelIsRight) {
   device.units = units;
 }
 
+TEST_F(DenseDecodingGpu, BlocksOfHeadsAreRight) {
+  const int units = device.units;
+  int number = 0;
+  for (const Dense& d : long_caches)
+    for (const Mask& mask : {Mask::full(), Mask::causal(), Mask::sliding(d.len_k - 5)}) {
+      if (mask.kind == MaskKind::window && d.len_q > 1) continue;  // its rows begin at different keys
+      device.units = d.multiprocessors, ++number;
+      Case c = of(d, mask, precisions[number % 2]);
+      c.problem.sink = number % 4 == 1;
+      c.layout = number % 5 == 1 ? Layout::heads_first : Layout::rows;  // which others serve
+      if (device.sm == 90) EXPECT_TRUE(decode::heads_blocks_of(c.problem, device)) << in_words(c);
+      EXPECT_GE(check_case(c), only.empty() ? 2 : 0) << in_words(c);
+    }
+  device.units = units;
+}
+
 TEST_F(DenseDecodingGpu, RowsThatSeeFewKeysOrNone) {
   const int units = device.units;
   for (const int seen : {1, 2, 5})
@@ -151,11 +178,13 @@ TEST_F(DenseDecodingGpu, RowsThatSeeFewKeysOrNone) {
 TEST_F(DenseDecodingGpu, GivesTheSameBitsEveryTimeAndInAGraph) {
   const Variant* const decode = variant_named("flash_decode");
   const int units = device.units;
-  for (const Dense& d : dense_caches) {
+  const auto expect = [&](const Dense& d, int times) {
     device.units = d.multiprocessors;
     const Case c = of(d, Mask::causal(), {DType::bf16});
-    if (serves(*decode, c.problem, Pass::forward)) expect_same_bits(*decode, c, tensors_of(c), 200);
-  }
+    if (serves(*decode, c.problem, Pass::forward)) expect_same_bits(*decode, c, tensors_of(c), times);
+  };
+  for (const Dense& d : dense_caches) expect(d, 200);
+  for (const Dense& d : long_caches) expect(d, 100);
   device.units = units;
 }
 

@@ -19,7 +19,7 @@ struct Block {
   static constexpr int rows_at_once = S::rows_at_once, lanes_a_row = 32 / rows_at_once, steps_a_row = dim / (2 * lanes_a_row);
 
   const Args& a;
-  char* const ring;                                        // of this team
+  char* const ring;                                        // of this team; in a ring of all, its first tile
   float2* const sums;                                      // [warps][steps_a_row][32]: of some rows of each warp's tile
   float2* const stats;                                     // [warps][rows_at_once]: their maxima, and sums of weights
   float2* const block_stats;                               // [tiles][rows_at_once]: of all teams
@@ -27,7 +27,7 @@ struct Block {
 
   __device__ __forceinline__ Block(const Args& args, char* shared)
       : a(args),
-        ring(shared + threadIdx.x / 32 / tiles * (slots * tile_bytes)),
+        ring(shared + threadIdx.x / 32 / tiles * (S::one_ring ? tile_bytes : slots * tile_bytes)),
         sums(reinterpret_cast<float2*>(shared + teams * slots * tile_bytes)),
         stats(sums + warps * steps_a_row * 32),
         block_stats(stats + warps * rows_at_once),

@@ -65,6 +65,7 @@ struct Args {
 template <int head_dim, int row_count>
 struct Shape {
   static constexpr bool clusters = true;  // a unit's keys may be shared by a cluster's blocks
+  static constexpr bool one_ring = false;
   static constexpr int dim = head_dim, rows = row_count, tiles = rows <= 16 ? 1 : rows / 16, warps = rows == 8 ? 8 : 4;
   static constexpr int step_keys = 16 * warps;                                          // keys of a step that it takes
   static constexpr int slots = rows == 8 ? (dim == 64 ? 5 : 3) : (dim == 64 ? 12 : 6);  // tiles in a ring, each of keys or of values
@@ -79,11 +80,22 @@ constexpr int dims[] = {64, 128, 256};
 // A block of 8 rows for a dense cache (dense.cuh). The blocks of a multiprocessor have 192 KB of rings together.
 template <int head_dim, int warp_count, int blocks>
 struct DenseShape {
-  static constexpr bool clusters = false;
+  static constexpr bool clusters = false, one_ring = false;
   static constexpr int dim = head_dim, rows = 8, tiles = 1, warps = warp_count, a_multiprocessor = blocks, step_keys = 16 * warps;
   static constexpr int slots = 6144 / (dim * warps * blocks), rows_at_once = 4;
   static constexpr int shared_bytes =
       slots * step_keys * dim * 2 + warps * rows_at_once * dim * 4 + 2 * warps * rows_at_once * 8;  // as of Shape
+};
+
+// A block whose warps are eight key heads of a dense cache, and one more that fetches for all (heads.cuh).
+template <int head_dim>
+struct HeadsShape {
+  static constexpr bool clusters = false, one_ring = true;  // a slot of the ring has a tile of each warp
+  static constexpr int dim = head_dim, rows = 8, tiles = 1, warps = 8, threads = (warps + 1) * 32, step_keys = 16, rows_at_once = 4,
+                       most_parts = 16;  // blocks that share a sequence
+  static constexpr int slots = 384 / dim, slot_bytes = warps * step_keys * dim * 2;
+  static constexpr int shared_bytes = slots * slot_bytes + warps * rows_at_once * dim * 4 + 2 * warps * rows_at_once * 8 /* as of Shape */ +
+                                      2 * slots * 8 /* barriers: of what came, and of what was read */;
 };
 
 template <class T, class Shape>
@@ -100,5 +112,7 @@ struct BoxArgs {
 };
 template <class T, class Shape>
 void start_boxes(const BoxArgs&, cudaStream_t);
+template <class T, class Shape>
+void start_heads(const BoxArgs&, cudaStream_t);  // boxes of 16 positions of eight heads
 
 }  // namespace headroom::attention::decode

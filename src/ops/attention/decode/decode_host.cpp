@@ -172,6 +172,40 @@ void run_dense(const DenseDeal& deal, int dim, const Args& a, cudaStream_t strea
   return dim == 64 ? run_dense<T, 64>(deal, a, stream) : run_dense<T, 128>(deal, a, stream);
 }
 
+// Sixteen positions of eight heads at once: a head's panels of 64 columns one behind another, as boxes of one head have them.
+Map map_of_heads(const Tensor& t) {  // [batch, len, heads, dim] → (64 columns, len, panels where there are two, heads, batch)
+  const auto stride = [&](int i) { return std::uint64_t(t.shape[i] > 1 ? t.stride[std::size_t(i)] : 8); };
+  const auto size = [&](int i) { return std::uint64_t(t.shape[i]); };
+  const MapType type = t.dtype == DType::f16 ? MapType::f16 : MapType::bf16;
+  if (t.shape[3] == panel_columns)
+    return make_map(t.data, type,
+                    {.rank = 4,
+                     .dim = {size(3), size(1), size(2), size(0)},
+                     .stride = {1, stride(1), stride(2), stride(0)},
+                     .box = {panel_columns, keys_of_heads, heads_of_block, 1},
+                     .in_pairs = false});
+  return make_map(t.data, type,
+                  {.rank = 5,
+                   .dim = {panel_columns, size(1), size(3) / panel_columns, size(2), size(0)},
+                   .stride = {1, stride(1), panel_columns, stride(2), stride(0)},
+                   .box = {panel_columns, keys_of_heads, std::uint32_t(size(3) / panel_columns), heads_of_block, 1},
+                   .in_pairs = false});
+}
+template <class T>
+void run_heads(int dim, const BoxArgs& b, cudaStream_t stream) {
+  using S = HeadsShape<64>;
+  static_assert(S::warps == heads_of_block && S::step_keys == keys_of_heads && S::most_parts == most_parts_of_heads);
+  return dim == 64 ? beside::call<start_heads<T, HeadsShape<64>>>(b, stream) : beside::call<start_heads<T, HeadsShape<128>>>(b, stream);
+}
+void run_heads(Args a, const Forward& t, std::int64_t blocks, std::int64_t keys, DType dtype, cudaStream_t stream) {
+  a.clusters = int(blocks), a.by_clusters = Divisor::of(unsigned(blocks));
+  a.span = keys_of_heads, a.by_span = Divisor::of(keys_of_heads);
+  a.by_steps = Divisor::of(unsigned(ceil_div<std::int64_t>(keys, keys_of_heads))),
+  a.by_units = Divisor::of(unsigned(a.kv_heads / heads_of_block));
+  const BoxArgs b{a, map_of_heads(t.k), map_of_heads(t.v)};
+  return dtype == DType::bf16 ? run_heads<__nv_bfloat16>(a.head_dim, b, stream) : run_heads<__half>(a.head_dim, b, stream);
+}
+
 std::uint64_t next_number() {  // a launch's; never 0
   static std::atomic<std::uint64_t> launches{0};
   const std::uint64_t number = Random{.seed = 0x6465636f6465}.bits(launches++);
@@ -217,9 +251,13 @@ void decode_forward(const Problem& p, const Forward& t, Context& ctx) {
   const Clusters deal =
       dense ? Clusters{1, dense->blocks, std::max<std::int64_t>(ceil_div(keys_of(p), step_keys), 1)} : deal_of(p, ctx.device, units);
   const std::int64_t kept_rows = std::min<std::int64_t>(rows, block_rows);
+  const std::optional<std::int64_t> heads_blocks = heads_blocks_of(p, ctx.device);  // their scratch does not ask where heads lie
+  const std::int64_t parts = p.documents != 0 || !whole_units(units, deal.clusters) ? 2 * deal.clusters : 0,
+                     parts_of_heads =
+                         heads_blocks && !whole_units(units / heads_of_block, *heads_blocks) ? 2 * *heads_blocks * heads_of_block : 0;
   Tensor words;
-  if (p.documents != 0 || !whole_units(units, deal.clusters))
-    words = ctx.arena.make("attention.partial_o", DType::f32, {2 * deal.clusters, kept_rows, dim / 2 + 1, 4});
+  if (const std::int64_t most = std::max(parts, parts_of_heads))
+    words = ctx.arena.make("attention.partial_o", DType::f32, {most, kept_rows, dim / 2 + 1, 4});
   if (ctx.dry()) return;
   for (auto [name, tensor] : {std::pair{"q", &t.q}, {"k", &t.k}, {"v", &t.v}, {"o", &t.o}}) check_reached(name, *tensor);
   Args a{.q = strided(t.q),
@@ -261,6 +299,9 @@ void decode_forward(const Problem& p, const Forward& t, Context& ctx) {
   // Blocks that walk several whole units take them side by side: the key heads of a sequence lie beside each other in memory, and are read at the same time.
   if (const std::int64_t of_sequence = p.kv_heads * row_blocks; dense && whole_units(units, deal.clusters) && units > deal.clusters)
     a.units = {.apart = true, .batches = int(deal.clusters / of_sequence), .more = int(deal.clusters % of_sequence)};
+  const auto lie_beside = [](const Tensor& x) { return x.stride[2] == x.shape[3] && boxes_reach(x); };
+  if (heads_blocks && lie_beside(t.k) && lie_beside(t.v))
+    return run_heads(a, t, *heads_blocks, keys_of(p), p.precision.dtype, cuda_stream(ctx.stream));
   if (dense)
     return p.precision.dtype == DType::bf16 ? run_dense<__nv_bfloat16>(*dense, dim, a, cuda_stream(ctx.stream))
                                             : run_dense<__half>(*dense, dim, a, cuda_stream(ctx.stream));

@@ -1,5 +1,6 @@
-// The kernel of flash_decode for a dense cache, for Hopper.
+// The kernels of flash_decode for a dense cache, for Hopper.
 #include "ops/attention/decode/dense.cuh"
+#include "ops/attention/decode/heads.cuh"
 
 namespace headroom::attention::decode {
 
@@ -18,10 +19,25 @@ void start_dense(const Args& a, cudaStream_t stream) {
   launch_dependent(stream, attention_fwd_decode_dense<T, S>, {dim3(unsigned(a.clusters)), S::warps * 32, S::shared_bytes, 1}, a);
 }
 
-#define HEADROOM_DECODE_DENSE(T, dim)                                             \
-  template void start_dense<T, DenseShape<dim, 8, 1>>(const Args&, cudaStream_t); \
-  template void start_dense<T, DenseShape<dim, 8, 2>>(const Args&, cudaStream_t); \
-  template void start_dense<T, DenseShape<dim, 16, 1>>(const Args&, cudaStream_t);
+// attention_fwd_decode_heads — as attention_fwd_decode_dense; needs: key heads that 8 divides; is made for heads that lie beside each other in memory.
+template <class T, class S>
+__global__ void __launch_bounds__(S::threads, 2) attention_fwd_decode_heads(const __grid_constant__ BoxArgs b) {
+#if __CUDA_ARCH__ >= 900
+  extern __shared__ __align__(1024) char shared[];
+  HeadsBlock<T, S>(b, shared).run();
+#endif
+}
+
+template <class T, class S>
+void start_heads(const BoxArgs& b, cudaStream_t stream) {
+  launch_dependent(stream, attention_fwd_decode_heads<T, S>, {dim3(unsigned(b.args.clusters)), S::threads, S::shared_bytes, 1}, b);
+}
+
+#define HEADROOM_DECODE_DENSE(T, dim)                                              \
+  template void start_dense<T, DenseShape<dim, 8, 1>>(const Args&, cudaStream_t);  \
+  template void start_dense<T, DenseShape<dim, 8, 2>>(const Args&, cudaStream_t);  \
+  template void start_dense<T, DenseShape<dim, 16, 1>>(const Args&, cudaStream_t); \
+  template void start_heads<T, HeadsShape<dim>>(const BoxArgs&, cudaStream_t);
 HEADROOM_DECODE_DENSE(__nv_bfloat16, 64)
 HEADROOM_DECODE_DENSE(__nv_bfloat16, 128)
 HEADROOM_DECODE_DENSE(__half, 64)

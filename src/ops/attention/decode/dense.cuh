@@ -3,17 +3,17 @@
 // Threads fetch one tile at each half of a step: keys and values take turns in the ring, and the copies stay a whole ring ahead. All parts of a unit are
 // collected in one round, a part by each warp.
 #pragma once
-#include "ops/attention/decode/keys.cuh"
+#include "ops/attention/decode/dense_keys.cuh"
 
 namespace headroom::attention::decode {
 
 template <class T, class S>
-struct DenseBlock : KeysBlock<T, S, false> {
+struct DenseBlock : DenseKeys<T, S, false> {
   using Base = Block<T, S>;
-  using Keys = KeysBlock<T, S, false>;
-  using State = Keys::State;
+  using Keys = DenseKeys<T, S, false>;
   using Base::a, Base::dim, Base::warps, Base::slots, Base::tile_bytes, Base::pitch, Base::lane, Base::warp, Base::units, Base::cluster,
       Base::whole;
+  using typename Keys::State, typename Keys::Unseen;
   static constexpr int span = S::step_keys, rows_a_copy = Keys::rows_a_copy, copies = 16 / rows_a_copy;
   char* const shared;
 
@@ -69,35 +69,6 @@ struct DenseBlock : KeysBlock<T, S, false> {
   __device__ __forceinline__ void landed() const {  // the oldest tile of the ring
     warp::copies_wait<slots - 1>();
     __syncwarp();
-  }
-
-  // ---- one tile ------------------------------------------------------------------------------------------------------
-  __device__ __forceinline__ void start_rows(State& s, int batch, int unit) const {
-    const typename Base::Row row = Base::row_of(Place{batch, unit, 0, {}}, lane / 4);
-    const T* const from = static_cast<const T*>(a.q.data) + batch * a.q.batch + row.position * a.q.row + row.head * a.q.head;
-#pragma unroll
-    for (int k = 0; k < dim / 8; ++k)
-      s.q[k / 2][k % 2] = row.exists ? *reinterpret_cast<const std::uint32_t*>(from + 8 * k + lane % 4 * 2) : 0;
-#pragma unroll
-    for (float& x : s.o) x = 0;
-#pragma unroll
-    for (int r = 0; r < 2; ++r) s.maximum[r] = -INFINITY, s.sum[r] = s.offset[r] = 0;
-  }
-  struct Unseen {
-    int mine[2], most;  // how many of the last keys this lane's two rows do not see, and the most of any row
-  };
-  __device__ __forceinline__ Unseen unseen_of(const Sequence& keys) const {
-    Unseen unseen{};
-#pragma unroll
-    for (int r = 0; r < 2; ++r) unseen.mine[r] = keys.last - a.band.last(Base::row_of(Place{}, lane % 4 * 2 + r).position);
-    if (a.band.len_q > 1) unseen.most = keys.last - a.band.last(0);
-    return unseen;
-  }
-  __device__ __forceinline__ void limit(float (&x)[4], int valid, const Unseen& unseen) const {
-    if (valid - unseen.most >= 16) return;
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      if (lane / 4 + i / 2 * 8 >= valid - unseen.mine[i % 2]) x[i] = -INFINITY;
   }
 
   // ---- parts of a unit -----------------------------------------------------------------------------------------------
@@ -173,7 +144,7 @@ struct DenseBlock : KeysBlock<T, S, false> {
     Ahead ahead{};
     ahead.batch = batch, ahead.unit = unit, ahead.todo = end - begin;
     reach(ahead, keys, step);
-    const Unseen unseen = unseen_of(keys);
+    const Unseen unseen = Keys::unseen_of(keys);
     wait_for_earlier_kernels();
 
     const auto next = [](int slot) { return slot == (slots - 1) * tile_bytes ? 0 : slot + tile_bytes; };
@@ -188,7 +159,7 @@ struct DenseBlock : KeysBlock<T, S, false> {
     bool late = false;  // the unit in which this block begins began before it, and ends in it
 #pragma unroll 1
     for (int at = begin; at < end; step = 0) {
-      start_rows(s, batch, unit);
+      Keys::start_rows(s, batch, unit);
       const int walked = min(keys.steps - step, end - at);
       int valid = keys.last - keys.first - step * span - warp * 16;
 #pragma unroll 1
@@ -202,7 +173,7 @@ struct DenseBlock : KeysBlock<T, S, false> {
         __syncwarp();  // the keys have been read
         fetch<slots % 2 != 0>(in, ahead, keys), in = next(in);
         landed();
-        Keys::weigh(s, x, out, [&](float(&scores)[4]) { limit(scores, valid, unseen); });
+        Keys::weigh(s, x, out, [&](float(&scores)[4]) { Keys::limit(scores, valid, unseen); });
         out = next(out);
         valid -= span;
       }

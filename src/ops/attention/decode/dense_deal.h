@@ -13,4 +13,8 @@ struct DenseDeal {
 // Nothing where the kernels of a dense cache do not serve the problem, or where clusters are faster.
 std::optional<DenseDeal> dense_deal_of(const Problem&, const Device&);
 
+// So many blocks whose warps are key heads are faster, where these lie beside each other in memory. Else nothing.
+constexpr int heads_of_block = 8, keys_of_heads = 16, most_parts_of_heads = 16;  // keys: of a step; parts: of a sequence
+std::optional<std::int64_t> heads_blocks_of(const Problem&, const Device&);
+
 }  // namespace headroom::attention::decode

@@ -258,20 +258,25 @@ struct KeysBlock : Block<T, S> {
   }
 
   // ---- out -----------------------------------------------------------------------------------------------------------
-  __device__ __forceinline__ void give_all(State& s, const Place& at, int part) const {
+  __device__ __forceinline__ void finish(State& s) const {  // its sums of weights become those of all lanes
 #pragma unroll
     for (int r = 0; r < 2; ++r)
       for (int step = 4; step < 32; step *= 2) s.sum[r] += __shfl_xor_sync(~0u, s.sum[r], step);
-    Base::give_all(at, part, [&](int half) {
-      if (lane / 2 % 2 != half) return;  // rows 0 … 3 are those of lanes 0 and 1 of each four
-      const int row = lane % 2 * 2;
-      float* const to = reinterpret_cast<float*>(Base::sums + Base::warp * (dim / 16) * 32);
+  }
+  // The half-th four of this warp's rows: their sums [dim / 16][4][16], their maxima and sums of weights [4].
+  __device__ __forceinline__ void leave(const State& s, int half) const {
+    if (lane / 2 % 2 != half) return;  // rows 0 … 3 are those of lanes 0 and 1 of each four
+    const int row = lane % 2 * 2;
+    float* const to = reinterpret_cast<float*>(Base::sums + Base::warp * (dim / 16) * 32);
 #pragma unroll
-      for (int i = 0; i < dim / 4; ++i) to[i / 4 * 64 + (row + i % 2) * 16 + i / 2 % 2 * 8 + lane / 4] = s.o[i];
-      if (lane / 4 == 0)
+    for (int i = 0; i < dim / 4; ++i) to[i / 4 * 64 + (row + i % 2) * 16 + i / 2 % 2 * 8 + lane / 4] = s.o[i];
+    if (lane / 4 == 0)
 #pragma unroll
-        for (int r = 0; r < 2; ++r) Base::stats[Base::warp * 4 + row + r] = {s.maximum[r], s.sum[r]};
-    });
+      for (int r = 0; r < 2; ++r) Base::stats[Base::warp * 4 + row + r] = {s.maximum[r], s.sum[r]};
+  }
+  __device__ __forceinline__ void give_all(State& s, const Place& at, int part) const {
+    finish(s);
+    Base::give_all(at, part, [&](int half) { leave(s, half); });
   }
 
   // Whether parts of its first unit have to be collected.
