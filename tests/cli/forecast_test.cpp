@@ -107,6 +107,13 @@ TEST_F(Forecast, TheLimitIsTheOneThatWasAsked) {
   EXPECT_EQ(small["peak_allocated_bytes"], large["peak_allocated_bytes"]);
 }
 
+TEST_F(Forecast, NoLimitIsAboveTheCard) {
+  const std::string out = run(line("--device 4090 --memory 24", "batch=1")).out;
+  EXPECT_NE(out.find(" of 23.6 GiB "), std::string::npos) << out;
+  EXPECT_NE(out.find("The limit is 23.6 GiB, all of the card; --memory asks for more, 24.0 GiB."), std::string::npos) << out;
+  EXPECT_EQ(run(line("--device 4090 --memory 20", "batch=1")).out.find("The limit is"), std::string::npos);
+}
+
 TEST_F(Forecast, AProgramThatHalvesItsBatchAndStillFailsNeedsItsLastBatch) {
   const Json j = json("--device h100 --memory 3", "batch=64 catch least=16", 3);
   EXPECT_EQ(j["status"], "oom");

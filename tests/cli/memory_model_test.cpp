@@ -10,6 +10,21 @@
 namespace headroom {
 namespace {
 
+// 8 x 89 GiB that wait in pinned memory were in a note; the first line said that it fits.
+TEST_F(ModelProgram, TheAnswerSaysWhatTheHostHolds) {
+  const auto first = [&](const std::string& command) { return answer(command)["answer"].get<std::string>(); };
+  const std::string step = "memory model --model small --batch 8 --len 512 --device h100 --keep host ";
+  EXPECT_TRUE(std::regex_search(first(step), std::regex(" of 78.4 GiB, and [0-9.]+ [GM]iB of host memory[.]"))) << first(step);
+  const std::string two = first(step + "--gpus 2");
+  EXPECT_TRUE(std::regex_search(two, std::regex(" of 78.4 GiB each, and [0-9.]+ [GM]iB of host memory for each[.]"))) << two;
+  const std::string plan = first("plan --model small --batch 8 --len 512 --device h100 --keep host");
+  EXPECT_NE(plan.find(" of host memory, in bf16"), std::string::npos) << plan;
+  const std::string offloaded =
+      first("memory model --as pytorch --model small --device h100 --precision bf16 --attention flash --adam offloaded");
+  EXPECT_NE(offloaded.find(" of host memory"), std::string::npos) << offloaded;
+  EXPECT_EQ(first("memory model --model small --len 64 --device h100").find("host"), std::string::npos);
+}
+
 TEST_F(ModelProgram, ACardThatIsNotHereIsForecastNotMeasured) {
   for (const std::string what : {"model --model small", "attention --len 128"})
     refused("memory " + what + " --measure --device h100", 2, "leave --measure out for the forecast, or name cpu or cuda");

@@ -249,6 +249,7 @@ void add_beside(const Told& t, Record& r) {
     text += fmt::format(", of its other processes on the same card {} (the peaks are those of process {}, which has most there)",
                         words(most.others_bytes), most.pid);
   text += o.measured ? " (measured on this card)." : " (a reserve, not measured on this card).";
+  if (!t.room.less_than_asked.empty()) text += fmt::format(" The limit is {}, {}.", words(t.room.memory_bytes), t.room.less_than_asked);
   r.add(Part{Note{text, false}});
   const bool one_card = std::ranges::all_of(t.accounts, [&](const ProgramAccount& a) { return a.card == most.card; });
   if (t.started > 1 && t.row.ranks <= 1 && most.others_bytes > 0 && one_card)

@@ -12,20 +12,23 @@
 
 namespace headroom::studies {
 
-struct InOtherPrograms {  // the same description, where other programs run beside
-  std::uint64_t peak = 0;
+struct Besides {
+  std::uint64_t peak_of_others = 0;  // of other programs that have the same description
+  std::uint64_t host_bytes = 0;      // held in the host's memory, of each GPU
 };
 
-// "Fits on NVIDIA H200: 22.5 GiB of 139 GiB", or "Does not fit …"; where it fits and other programs would not, that too.
-std::string fits_in_words(const Room&, const Device&, std::uint64_t peak, InOtherPrograms = {});
+// "Fits on NVIDIA H200: 22.5 GiB of 139 GiB", or "Does not fit …"; where it fits, also what it takes of the host, and whether other programs
+// would not.
+std::string fits_in_words(const Room&, const Device&, std::uint64_t peak, Besides = {});
 // "2 of 3 rows fit on NVIDIA H200 in 139 GiB"
 std::string fits_in_words(const Room&, const Device&, std::size_t fitting, std::size_t rows);
 
 template <class Row>
 std::string rows_fit_in_words(const Room& room, const Device& device, const std::vector<Row>& rows) {
-  InOtherPrograms others;
-  if constexpr (requires(const Row& row) { row.at_most_bytes; }) others.peak = rows.back().at_most_bytes;
-  if (rows.size() == 1) return fits_in_words(room, device, rows.back().needed_bytes - room.overhead_bytes, others);
+  Besides besides;
+  if constexpr (requires(const Row& row) { row.at_most_bytes; }) besides.peak_of_others = rows.back().at_most_bytes;
+  if constexpr (requires(const Row& row) { row.host_bytes; }) besides.host_bytes = rows.back().host_bytes;
+  if (rows.size() == 1) return fits_in_words(room, device, rows.back().needed_bytes - room.overhead_bytes, besides);
   return fits_in_words(room, device, std::size_t(std::ranges::count(rows, true, &Row::fits)), rows.size());
 }
 

@@ -9,21 +9,24 @@
 namespace headroom::studies {
 
 Room room_of(const Device& d, std::optional<std::uint64_t> asked, int gpus, RunBy program) {
-  Room r{asked.value_or(d.memory_bytes), 0, "", gpus};
+  Room r{.memory_bytes = asked.value_or(d.memory_bytes), .gpus = gpus};
   if (d.kind == DeviceKind::cpu) return r;
   const Overhead o = overhead_of(d, gpus, program);
   const bool present = !d.bus.empty(), context_taken = present && !asked;
   if (!present && !asked) r.memory_bytes -= std::min(r.memory_bytes, o.beside.driver_keeps_bytes);
   const std::uint64_t lent = present ? d.total_bytes : d.memory_bytes - std::min(d.memory_bytes, o.beside.driver_keeps_bytes);
   const bool more_than_lent = asked && lent > 0 && *asked > lent;
-  if (more_than_lent) r.memory_bytes = lent;
   r.overhead_bytes = o.bytes() - (context_taken ? o.beside.context_bytes : 0);
   const auto words = [](std::uint64_t b) { return bytes_in_words(double(b)); };
+  if (more_than_lent) {
+    r.memory_bytes = lent;
+    r.less_than_asked = fmt::format("all of the card; --memory asks for more, {}", words(*asked));
+  }
   r.words = fmt::format("It fits if the peak and {} beside it ({}libraries {}{}; {}) are at most {}{}.", words(r.overhead_bytes),
                         context_taken ? "" : fmt::format("context {}, ", words(o.beside.context_bytes)), words(o.beside.libraries_bytes),
                         gpus > 1 ? fmt::format(", communication {}", words(o.communication_bytes)) : "",
                         o.measured ? "measured on this card" : "a reserve, not measured on this card", words(r.memory_bytes),
-                        more_than_lent     ? fmt::format(", all of the card; --memory asks for more, {}", words(*asked))
+                        more_than_lent     ? ", " + r.less_than_asked
                         : present || asked ? ""
                                            : fmt::format(", what the driver lends of {}", words(d.memory_bytes)));
   return r;

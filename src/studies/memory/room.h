@@ -14,6 +14,7 @@ struct Room {
   std::uint64_t memory_bytes = 0;    // the limit that was asked about
   std::uint64_t overhead_bytes = 0;  // bytes allocated beside the peak
   std::string words;                 // what the overhead consists of, and its source; empty if there is none
+  std::string less_than_asked;       // why the limit is below --memory; empty where it is not
   int gpus = 1;                      // each of which has this limit
 
   std::uint64_t needed_bytes(std::uint64_t peak) const { return peak + overhead_bytes; }

@@ -147,7 +147,8 @@ std::string answer_of(const Plan& p, const Forecasts& f) {
     return fmt::format("What fits is not known: stopped after {}, of which none fits on {}. The least needs {}, in {}.", f.search.how_far(),
                        p.device.name, words(f.room.needed_bytes(s.peak_bytes)), in_words(s.recipe));
   const std::string stopped = f.search.whole() ? "" : fmt::format(" Stopped after {}: a faster one may fit.", f.search.how_far());
-  std::string answer = fmt::format("{}, in {}", fits_in_words(f.room, p.device, s.peak_bytes), in_words(s.recipe));
+  std::string answer =
+      fmt::format("{}, in {}", fits_in_words(f.room, p.device, s.peak_bytes, {.host_bytes = s.host_bytes}), in_words(s.recipe));
   if (!f.fitting.empty()) {
     const double tokens = 1e3 * double(p.batch) * double(p.len);
     if (const auto& e = s.expected)

@@ -222,8 +222,8 @@ std::string answer_of(const Plan& p, const Room& room, const SearchOfPyTorch& se
   const auto fits = std::find_if(ways.begin(), ways.end(), [](const BestOfWay& w) { return w.fits; });
   if (fits != ways.end())
     return fmt::format("{}, with {} ({}){}.",
-                       fits_in_words(room, p.device, fits->account.train_peak_bytes, InOtherPrograms{fits->open.at_most}), fits->way->name,
-                       levers_of(fits->step),
+                       fits_in_words(room, p.device, fits->account.train_peak_bytes, {fits->open.at_most, fits->account.host_bytes}),
+                       fits->way->name, levers_of(fits->step),
                        fits->time.ms ? fmt::format("; about {} tokens/s", pytorch::tokens_per_s_in_words(fits->step, fits->time)) : "") +
            (search.whole() ? "" : fmt::format(" Stopped after {}: a way that changes less may fit.", search.how_far()));
   if (!search.whole())
