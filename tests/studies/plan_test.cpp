@@ -113,6 +113,11 @@ TEST(Plan, OfSeveralGpusAsksForTheirBuffersToo) {
   for (const char* rate : {"200Gb/s", "200 Gbit/s", "200gbps", "25 GB/s", "25", "25000MB/s"})
     EXPECT_EQ(among_hosts(h100, 64, 8, WordsOf<LinkRate>::named(rate)).ceilings.link_bytes_per_s, 25e9) << rate;
   for (const char* unclear : {"200 gb/s", "-25GB/s", "25GB", "GB/s", ""}) EXPECT_FALSE(WordsOf<LinkRate>::named(unclear)) << unclear;
+  const auto slow = WordsOf<LinkRate>::named("25GB/s");
+  EXPECT_EQ(hosts_in_words(h100, 8, 8, slow), "--link is not used: the 8 GPUs are in one host (--per-host 8).");
+  EXPECT_EQ(hosts_in_words(h100, 1, 8, slow), "--link is not used: the GPU is in one host (--per-host 8).");
+  EXPECT_EQ(hosts_in_words(h100, 8, 8, {}), "");
+  EXPECT_EQ(hosts_in_words(h100, 9, 8, slow).find("9 GPUs are 2 hosts of 8: "), 0u);
   EXPECT_EQ(among_hosts(h100, 64, 72, {}).ceilings.link_bytes_per_s, h100.ceilings.link_bytes_per_s);
   for (const char* wrong : {"", "fast", "0", "-3GB/s", "50GB", "nan"}) EXPECT_FALSE(WordsOf<LinkRate>::named(wrong)) << wrong;
   constexpr double gib = 1 << 30;

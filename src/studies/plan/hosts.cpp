@@ -23,6 +23,9 @@ Device among_hosts(Device d, int gpus, int per_host, std::optional<LinkRate> lin
 }
 
 std::string hosts_in_words(const Device& d, int gpus, int per_host, std::optional<LinkRate> link) {
+  if (gpus <= per_host && link)
+    return fmt::format("--link is not used: {} in one host (--per-host {}).",
+                       gpus == 1 ? "the GPU is" : fmt::format("the {} GPUs are", gpus), per_host);
   if (gpus <= per_host || d.kind == DeviceKind::cpu) return "";
   return fmt::format(
       "{} GPUs are {} hosts of {}: a collective of all of them is as slow as what crosses hosts, {:g} GB/s of each GPU, one way ({}).",

@@ -19,7 +19,8 @@ struct LinkRate {  // one way, of one GPU
 // The same device as one of `gpus`: its link is the slower of its own and the network's where they are more than `per_host`. `link`: none: the
 // usual one beside such a card (gpu/architecture.h).
 Device among_hosts(Device, int gpus, int per_host, std::optional<LinkRate> link);
-std::string hosts_in_words(const Device&, int gpus, int per_host, std::optional<LinkRate> link);  // empty: one host
+// Empty: one host, and no rate that it ignores.
+std::string hosts_in_words(const Device&, int gpus, int per_host, std::optional<LinkRate> link);
 
 }  // namespace headroom::studies
 
