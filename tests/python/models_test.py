@@ -386,6 +386,18 @@ class ModelsTest(unittest.TestCase):
         self.assertEqual(len({said, said}), 1)
 
     @unittest.skipIf(OLD, "its masks do not say what they are made from")
+    def test_padding_is_not_recorded(self):
+        """What torch.jit.trace wrote down without padding is right with padding."""
+        config = transformers.LlamaConfig(vocab_size=99, hidden_size=32, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
+                                          use_cache=False, attn_implementation="headroom")  # fmt: skip
+        model, tokens = transformers.LlamaModel(config).eval().requires_grad_(False), torch.arange(14).view(2, 7)
+        call = lambda tokens, seen: model(input_ids=tokens, attention_mask=seen).last_hidden_state  # noqa: E731
+        every, padded = torch.ones(2, 7, dtype=torch.int64), (torch.arange(7) >= torch.tensor([[3], [0]])).long()
+        made = torch.jit.trace(call, (tokens, every), check_trace=False)
+        got, want = made(tokens, padded), call(tokens, padded)
+        self.assertLess((got - want)[padded.bool()].abs().max().item(), 1e-5)
+
+    @unittest.skipIf(OLD, "its masks do not say what they are made from")
     def test_keys_that_a_mask_does_not_know_are_refused(self):
         """A model that adds keys to those that its mask was made for, as DeepSeek V4 does: rows saw the wrong ones."""
         importlib.import_module("transformers.masking_utils")

@@ -226,6 +226,22 @@ class ReplaceTest(Base):
             self.near(compiled(one_off), torchs(q, k, v, one_off), torch.float32)
         self.assertIn("cannot be read in compiled code", seen.explain())
 
+    def test_what_a_mask_says_is_not_recorded(self):
+        from torch.fx.experimental.proxy_tensor import make_fx
+
+        F = torch.nn.functional
+        q, k, v = tensors(grad=False, len_k=33)
+        call = lambda q, k, v, mask: F.scaled_dot_product_attention(q, k, v, mask, enable_gqa=True)  # noqa: E731
+        first = torch.ones(33, 33, dtype=torch.bool).tril()
+        second = first & (torch.arange(33) != 5)
+        want = call(q, k, v, second)
+        with ht.replace_sdpa() as seen:
+            for how in ("jit", "real", "fake", "symbolic"):
+                with self.subTest(how):
+                    made = torch.jit.trace(call, (q, k, v, first), check_trace=False) if how == "jit" else make_fx(call, tracing_mode=how)(q, k, v, first)
+                    self.near(made(q, k, v, second), want, torch.float32)
+        self.assertEqual(seen.served, 0, seen.explain())
+
     def test_a_mask_that_numpy_or_data_wrote_is_read_again(self):
         import numpy as np
 

@@ -154,10 +154,18 @@ _kept = {}
 _LARGE = 64 << 20  # bytes of a mask that is not copied, but read each time
 
 
+def is_recorded():
+    """Whether torch.jit.trace or make_fx records operators now: what a tensor says would be written down as if it were always so."""
+    proxies = getattr(getattr(torch._C, "_TorchDispatchModeKey", None), "PROXY", None)
+    return torch._C._get_tracing_state() is not None or (proxies is not None and torch._C._get_dispatch_mode(proxies) is not None)
+
+
 def read(mask, q, k, padding=False):
     """A Seen of attn_mask for q and k of four dimensions, or the reason why this call is torch's. padding: rows that see no key are padding."""
     if torch.compiler.is_compiling():
         return "a mask given as a tensor (attn_mask) cannot be read in compiled code"
+    if is_recorded():
+        return "attn_mask is recorded (torch.jit.trace, make_fx): another mask may come when what is recorded runs"
     if type(mask) not in (torch.Tensor, torch.nn.Parameter) or mask.layout != torch.strided:
         return f"attn_mask is a {type(mask).__name__} that cannot be read"
     if torch._C._functorch.is_functorch_wrapped_tensor(mask):

@@ -222,6 +222,8 @@ def mask(
     if isinstance(attention_mask, Mask):  # made before, by generate
         return attention_mask
     masking = sys.modules["transformers.masking_utils"]
+    sizes = {"batch_size": batch_size, "q_length": q_length, "kv_length": kv_length}
+    batch_size, q_length, kv_length = (int(n) if isinstance(n, torch.Tensor) and n.dim() == 0 else n for n in sizes.values())  # torch.jit.trace's
     if q_length is not None and not isinstance(q_length, int) and hasattr(q_length, "shape"):
         cache_position, q_length = q_length, None  # transformers before 5 gives the positions themselves
     arguments = {}
@@ -233,7 +235,7 @@ def mask(
     mask_function = masking.causal_mask_function if mask_function is None else mask_function
     known = {"batch_size": batch_size, "q_length": q_length, "kv_length": kv_length, "q_offset": q_offset, "kv_offset": kv_offset,
              "mask_function": mask_function, "attention_mask": attention_mask, "device": device}  # fmt: skip
-    made_from = {**known, **rest, "local_size": local_size}
+    made_from = {**known, **({} if cache_position is not None else sizes), **rest, "local_size": local_size}
     for name, value in made_from.items():  # layers read it later: a static cache adds to its own length in place, and padding grows by each token
         if name == "attention_mask" and value is not None and isinstance(kv_length, int) and isinstance(kv_offset, int):
             made_from[name] = torch.nn.functional.pad(value, (0, max(0, kv_length + kv_offset - value.shape[-1])))
@@ -245,6 +247,8 @@ def mask(
     compiling = torch.compiler.is_compiling()
     if compiling and mask_function is not masking.causal_mask_function and mask_function is not getattr(masking, "bidirectional_mask_function", None):
         said.reason = "a mask with a window or documents cannot be read while it is compiled: compile the layers, not the model's forward"
+    elif attention_mask is not None and not compiling and masks.is_recorded():
+        said.reason = "padding cannot be read while it is recorded (torch.jit.trace): another may come when the record runs"
     elif compiling and attention_mask is not None:
         said.reason = "padding cannot be read while it is compiled: leave attention_mask out, or compile the layers"
     else:

@@ -211,12 +211,12 @@ def _in_four_dimensions(q, k, v):
         q, k, v = (t[(None,) * (4 - t.dim())] if t.dim() == 2 else t.unsqueeze(1) for t in (q, k, v))
     if not q.dim() == k.dim() == v.dim() == 4:
         return q, k, v
-    batches, heads = {t.shape[0] for t in (q, k, v)} - {1}, {t.shape[1] for t in (k, v)} - {1}
-    if len(batches) == 1:
-        batch = next(iter(batches))
+    batches, heads = ([n for n in sizes if n != 1] for sizes in ((q.shape[0], k.shape[0], v.shape[0]), (k.shape[1], v.shape[1])))
+    if batches and all(n == batches[0] for n in batches):  # no set: symbols of a program that is traced have no hash
+        batch = batches[0]
         q, k, v = (t if t.shape[0] == batch else t.expand(batch, -1, -1, -1) for t in (q, k, v))
-    if len(heads) == 1:
-        n = next(iter(heads))
+    if heads and heads[0] == heads[-1]:
+        n = heads[0]
         k, v = (t if t.shape[1] == n else t.expand(-1, n, -1, -1) for t in (k, v))
         if q.shape[1] == 1:
             q = q.expand(-1, n, -1, -1)
