@@ -1,6 +1,6 @@
 // What a card takes as a convolution's workspace, from what cuDNN says without one. Of 4860 passes that an H200 was asked for
-// (bench/results/h200_scratch_engines_2026-11-29.csv) all took that but for these: tiles that are shared (stream_k.h), filters' gradients by
-// Winograd's transforms (winograd.h), and one in a hundred of FP32 by Fourier's, which nothing here foresees.
+// (bench/results/h200_scratch_engines_2026-11-29.csv) all took that but for these: tiles that are shared (stream_k.h), Winograd's transforms
+// (winograd.h), and one in a hundred of FP32 by Fourier's, which nothing here foresees.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -28,6 +28,7 @@ constexpr WorkspaceRange workspace_on_card(const ConvolutionShape& s, const Engi
   if (s.one_by_one() && !s.channels_innermost) return range_of_product(s, choice, tensor_cores, said);
   WorkspaceRange r = stream_k_workspace(s, choice, copies, said).value_or(WorkspaceRange::exactly(said));
   if (s.one_by_one()) r.least = 0;
+  if (winograd_forward_may(s)) r.most = std::max(r.most, winograd_forward_bytes(s));
   if (!winograd_may(s)) return r;
   const std::uint64_t transforms = winograd_bytes(s);
   return {std::min(r.least, transforms), winograd_likely(s, choice.engine) ? transforms : r.likely, std::max(r.most, transforms)};

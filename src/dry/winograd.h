@@ -1,4 +1,5 @@
-// The gradient of a filter of 3 x 3 in FP32 by Winograd's transforms. cuDNN lists that engine only where there is a card.
+// Filters of 3 x 3 by Winograd's transforms: their gradients in FP32, and forward in 16 bits to few channels. cuDNN lists these engines only where there is a
+// card.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -7,20 +8,40 @@
 
 namespace headroom::dry {
 
-// The transforms of the input, of the gradient and of the filter, 36 numbers for a tile of 4 x 4.
-constexpr std::uint64_t winograd_bytes(const ConvolutionShape& s) {
+constexpr std::int64_t winograd_tiles(const ConvolutionShape& s) {
   const auto tiles_of = [](std::int64_t side) { return (side + 3) / 4; };
+  return s.output[0] * tiles_of(s.output[first_place]) * tiles_of(s.output[first_place + 1]);
+}
+
+// The transforms of the input, of the output or its gradient, and of the filter, 36 numbers for a tile of 4 x 4.
+constexpr std::uint64_t winograd_bytes_of(const ConvolutionShape& s, std::int64_t tiles) {
   const std::int64_t from = s.filter[1], to = s.filter[0];
-  const std::int64_t tiles = s.output[0] * tiles_of(s.output[first_place]) * tiles_of(s.output[first_place + 1]);
   return std::uint64_t(36 * (tiles * (from + to) + from * to)) * 4;
 }
 
-constexpr bool winograd_fits(const ConvolutionShape& s) {
-  if (!s.told() || s.pass != ConvolutionPass::weight || !s.flat() || s.grouped() || s.dilated) return false;
+constexpr std::uint64_t winograd_bytes(const ConvolutionShape& s) { return winograd_bytes_of(s, winograd_tiles(s)); }
+
+// Of any pass.
+constexpr bool winograd_shape(const ConvolutionShape& s) {
+  if (!s.told() || !s.flat() || s.grouped() || s.dilated) return false;
   if (s.filter[2] != 3 || s.filter[3] != 3) return false;
   for (std::size_t i = first_place; i < s.input.size(); ++i)  // stride 1, padding of 0 or 1
     if (s.output[i] > s.input[i] || s.output[i] + 2 < s.input[i]) return false;
   return true;
+}
+
+constexpr bool winograd_fits(const ConvolutionShape& s) { return s.pass == ConvolutionPass::weight && winograd_shape(s); }
+
+// Forward in 16 bits to few channels: an H200 transformed 128 and 88 images of 48 channels of 32 x 32 to 3, in whole thousands of tiles, but not 64.
+// What else decides is not known.
+constexpr bool winograd_forward_may(const ConvolutionShape& s) {
+  constexpr std::int64_t few = 8;
+  return s.pass == ConvolutionPass::forward && !s.single() && !s.channels_innermost && winograd_shape(s) && s.filter[0] < few;
+}
+
+constexpr std::uint64_t winograd_forward_bytes(const ConvolutionShape& s) {
+  constexpr std::int64_t at_once = 1024;
+  return winograd_bytes_of(s, (winograd_tiles(s) + at_once - 1) / at_once * at_once);
 }
 
 constexpr bool winograd_listed(const ConvolutionShape& s) { return s.single() && winograd_fits(s); }

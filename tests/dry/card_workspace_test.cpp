@@ -120,6 +120,21 @@ AskedPass asked(ConvolutionPass pass, const char* shape) {
   return r;
 }
 
+// Pictures of a GAN, 48 channels to 3 in bfloat16: what an H200 took for two batches; for the third it took what cuDNN says.
+TEST(DryCardWorkspace, ForwardToFewChannelsMayBeByWinogradsTransforms) {
+  constexpr std::uint64_t said = 14686992;
+  const auto of = [](const char* shape) {
+    AskedPass r = asked(ConvolutionPass::forward, shape);
+    r.element_bytes = 2;
+    return r;
+  };
+  const AskedPass many = of("128 48 3 3 1 1 32"), short_batch = of("88 48 3 3 1 1 32"), wide = of("128 48 8 3 1 1 32");
+  EXPECT_EQ(workspace_on_card(many.shape(), {}, true, 0, said), (WorkspaceRange{said, said, 60182784}));
+  EXPECT_EQ(winograd_forward_bytes(short_batch.shape()), 45142272u);
+  EXPECT_TRUE(workspace_on_card(wide.shape(), {}, true, 0, said).certain());
+  EXPECT_FALSE(winograd_forward_may(asked(ConvolutionPass::forward, "128 48 3 3 1 1 32").shape())) << "FP32";
+}
+
 std::vector<AskedPass> passes_of_many_kinds() {
   return rows_of("h200_scratch_convolutions_2026-11-29.csv", [](std::istream& words, AskedPass& r) {
     std::string op, pass, dtype, layout;

@@ -25,6 +25,25 @@ class Values(Dry):
         self.assertTrue(lines[0].startswith("True"), lines)
         self.assertEqual(lines[1], "[[0, 4, 8], [12, 16, 20]] [[3, 7, 11], [15, 19, 23]]")
 
+    def test_a_row_that_a_table_does_not_have_is_told_with_its_line(self):
+        """A card's kernel asserts, and every later call fails, elsewhere."""
+        lines, marks = self.dry("""
+            import torch
+            from torch.nn import functional as F
+            words, net = torch.nn.Embedding(100, 8).cuda(), torch.nn.Linear(8, 5).cuda()
+            ids, labels = torch.tensor([[3, 99], [0, 7]]), torch.tensor([0, 4, -100, 2])
+            F.cross_entropy(net(words(ids.cuda())).flatten(0, 1), labels.cuda()).backward()
+            words(torch.randint(200, (9,), device="cuda"))
+            for _ in range(2):
+                words(ids.add(1).cuda())
+                F.cross_entropy(net(torch.randn(4, 8, device="cuda")), (labels - 1).cuda())
+            print(words.weight.grad.shape[0])
+        """)
+        self.assertEqual(lines, ["100"])
+        notes = [m[1].rsplit("/", 1)[1] for m in marks if m[0] == "note"]
+        self.assertEqual(notes, ["program.py:9 takes 100 as a row of 100: a card ends the program there (device-side assert)",
+                                 "program.py:10 takes -1 as a label of 5 kinds: a card ends the program there (device-side assert)"])
+
     def test_integers_are_what_a_card_computes(self):
         lines, marks = self.dry("""
             import torch

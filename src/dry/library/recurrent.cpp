@@ -56,8 +56,8 @@ struct Sequences {  // a cudnnRNNDataDescriptor
 
 // What a pass takes beside its tensors; cuDNN does not publish it. The sizes below give every byte of 288 passes of an H100 with cuDNN 9.19
 // (bench/results/h100_scratch_recurrent*_2026-11-24.csv) and of 360 with packed sequences of an H200 (h200_scratch_recurrent_packed_2026-11-29.csv); a test
-// walks them. What dropout adds, and lengths that are no multiples of 32 bytes, follow from three more shapes of an H200, two LSTMs and a GRU in FP32, one way;
-// what odd rows add from one GRU, both ways in fp16 (2026-11-30). Other shapes may take more or less.
+// walks them. What dropout adds, and lengths that are no multiples of 32 bytes, follow from four more shapes of an H200, two LSTMs and a GRU in FP32, one way,
+// and an LSTM both ways in fp16; what odd rows add from one GRU, both ways in fp16 (2026-11-30). Other shapes may take more or less.
 struct Scratch {
   std::int64_t work = 0, reserve = 0, unsure = 0;  // bytes; `unsure`: how much more or less the work may take
   bool odd_rows = false;                           // of 16-bit numbers, no multiples of 16 bytes: one more copy of input and output
@@ -124,12 +124,12 @@ Scratch scratch_of(const Layers& l, const Sequences& x, bool for_backward) {
   Scratch s;
   s.work = in_full(l.all_matrices() * element) + in_full(elements * element) + n.pairs * of_a_stream + head +
            (x.packed ? 0 : (std::int64_t(x.batch) + 3) / 4 * 32);
-  if (drops) s.work += in_full(n.output * element);  // what is left of a layer's output
+  if (drops && n.one_way) s.work += in_full(n.output * element);  // what is left of a layer's output; both ways it has a place among `more`
   // Kept for backward: of each layer the activated gates and the cell's state (of a GRU two states more), what goes from layer to layer, and a bit for each
   // number that may be dropped there.
   const std::int64_t kept = l.cell == lstm ? 5 : l.cell == gru ? 6 : 1;
   if (for_backward) s.reserve = in_full(n.output * element * (kept * l.layers + l.layers - 1)) + head;
-  if (drops) s.reserve += (l.layers - 1) * in_full((n.output + 7) / 8);
+  if (drops) s.reserve += l.ways() * (l.layers - 1) * in_full((n.output + 7) / 8);
   s.known = l.out() == l.hidden && l.type != cudnn_type::twice && l.algorithm != dynamic;
   s.unsure = (n.output + n.input) * element;
   s.odd_rows = element == 2 && l.hidden * element % 16 != 0 && !fast && !x.packed;

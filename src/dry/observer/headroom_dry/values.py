@@ -12,20 +12,22 @@ import sys
 
 from .again import Again
 from .floats import Floats
+from .indices import Indices
 from .kernels import Kernels
 from .later import Later
-from .operations import CLEARED, ELEMENTWISE, LEFT, OTHERS, PRODUCTS, READING, SEARCHES, WRITTEN
+from .operations import CLEARED, ELEMENTWISE, LEFT, LOOKED_UP, OTHERS, PRODUCTS, READING, SEARCHES, WRITTEN
 from .reads import Reads
 from .twins import Twins
 
 
-class Values(Twins, Again, Floats, Later, Kernels, Reads):
+class Values(Twins, Again, Floats, Later, Kernels, Indices, Reads):
     def __init__(self, torch):
         Twins.__init__(self, torch)
         Again.__init__(self, torch)
         Floats.__init__(self)
         Later.__init__(self)
         Kernels.__init__(self, torch)
+        Indices.__init__(self)
         Reads.__init__(self)
         self.library = torch.library.Library("aten", "IMPL")
         self.registered = 0
@@ -49,6 +51,8 @@ class Values(Twins, Again, Floats, Later, Kernels, Reads):
                     kind = self.forgetting
                 elif base == "_amp_update_scale_":
                     kind = self.computing
+                elif name in LOOKED_UP and not has(name, "BackendSelect"):
+                    kind = self.looking_up
                 elif base == "_local_scalar_dense":
                     kind = self.scalar
                 elif base == "_coalesce" and has(name, "SparseCUDA") and not has(name, "BackendSelect"):
