@@ -20,7 +20,7 @@ constexpr const char* pinned_variable = "HEADROOM_DRY_PINNED";
 // How many hosts the program is told of (1). One host's ranks run; the others are taken to say what these say.
 constexpr const char* hosts_variable = "HEADROOM_DRY_HOSTS";
 
-// Which experts tokens go to where a program's numbers do not say (the observer reads it): random, balanced, worst, measured:F1,F2,…
+// Which experts tokens go to where a program's numbers do not say (the observer reads it): random, balanced, worst, nearly, measured:F1,F2,…
 constexpr const char* routing_variable = "HEADROOM_DRY_ROUTING";
 
 // When PyTorch's allocator is told that a stream is done with memory of another: by the clock of the card; "at once", or "late", when the program has

@@ -89,6 +89,17 @@ TEST_F(Forecast, AProgramThatFailsWhereNothingOfItsMaskIsTrueKeepsItsUpperEnd) {
   EXPECT_GT(whole["uncertain"]["high_bytes"], some["uncertain"]["high_bytes"]);
 }
 
+// Blocks of other sizes for each mask may reserve more than the largest of one size.
+TEST_F(Forecast, AMaskIsAlsoRunNearlyFull) {
+  const auto high = [&](const char* words) { return json("--device h100", words, 0)["uncertain"]["high_bytes"].get<std::int64_t>(); };
+  const std::int64_t whole = high("batch=8 routed masked bounded"), experts = high("batch=8 routed bounded");
+  EXPECT_EQ(high("batch=8 routed masked bounded varied"), whole + 8 * 32 * mib);
+  EXPECT_EQ(high("batch=8 routed bounded varied"), experts) << "experts are not run so";
+  EXPECT_EQ(high("batch=8 routed masked bounded stumbles"), whole) << "where that run fails, the others decide";
+  const Ended said = run(line("--device h100", "batch=8 routed masked"));
+  EXPECT_NE(said.out.find("run four times: with half of each such mask"), std::string::npos) << said.out;
+}
+
 // A card that is slower than its description gives memory back later.
 TEST_F(Forecast, MemoryThatASecondStreamUsesMayComeBackAtOnceOrLate) {
   const Json j = json("--device h100", "batch=8 late", 0), plain = json("--device h100", "batch=8", 0);

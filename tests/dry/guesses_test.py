@@ -109,6 +109,18 @@ class Guesses(Dry):
         lines, marks = self.dry(known)
         self.assertEqual((lines, routed(marks)), (["54 32"], []), "what is known is no guess")
 
+    def test_nearly_all_of_a_mask_is_another_share_of_each_and_the_same_for_whoever_asks(self):
+        program = """
+            import torch
+            x = torch.randn(8, 6400, device="cuda")
+            masks = [row > 0 for row in x]
+            counts = [len(row[m]) for row, m in zip(x, masks)]
+            print(counts == [int(m.sum()) for m in masks] == [len((2 * row)[m.view(80, 80).flatten()]) for row, m in zip(x, masks)])
+            print(len(set(counts)) > 3, min(counts) >= 6300, max(counts) <= 6400, len(x[:, 0][x[:, 0] > 0]))
+        """
+        self.assertEqual(self.dry(program, HEADROOM_DRY_ROUTING="nearly")[0], ["True", "True True True 8"])
+        self.assertEqual(self.dry(program)[0], ["True", "False False True 4"])
+
     def test_as_many_of_a_mask_are_counted_as_it_chooses(self):
         program = """
             import torch

@@ -8,13 +8,13 @@ namespace headroom::studies {
 
 const GuessedWords& words_of(Guessed guessed) {
   static constexpr GuessedWords words[]{
-      {"other experts", "how many tokens go to each expert", "tokens to any of them, as many to each, all to the same",
+      {"other experts", "how many tokens go to each expert", "three", "tokens to any of them, as many to each, all to the same",
        "the choice of experts"},
-      {"other masks", "which elements of a mask are true, or how many values differ",
-       "with half of each such mask, with nothing of it, with all of it", "how much of a mask is true"},
-      {"other draws", "a size that follows from what is drawn at random",
+      {"other masks", "which elements of a mask are true, or how many values differ", "four",
+       "with half of each such mask, with nothing of it, with all of it, with nearly all of it", "how much of a mask is true"},
+      {"other draws", "a size that follows from what is drawn at random", "three",
        "with other numbers each time, of which a fourth may be outside the interval", "what is drawn at random"},
-      {"other paddings", "which products torch.compile pads, by their times on the card",
+      {"other paddings", "which products torch.compile pads, by their times on the card", "three",
        "as is likely, with none of them padded, with all of them", "which products are padded"},
   };
   return words[std::size_t(guessed)];

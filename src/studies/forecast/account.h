@@ -17,7 +17,7 @@ namespace headroom::studies {
 enum class Guessed { experts, masks, draws, paddings };
 
 struct GuessedWords {
-  const char *others, *reads, *runs, *decides;
+  const char *others, *reads, *times, *runs, *decides;
 };
 const GuessedWords& words_of(Guessed);
 

@@ -204,13 +204,16 @@ void add_runs(Told& t, const DryRunAsked& as_it_ran, const char* variable, std::
 }
 
 // Sizes follow from which experts tokens go to. The run sent each token to any of them; the interval has room for two others: as many tokens to
-// each, and all to the same (the other experts then have no gradient). Of an unknown mask half is true, and in these runs nothing, then all. A program
-// that fails where nothing is true has no such low end, and keeps its upper one.
+// each, and all to the same (the other experts then have no gradient). Of an unknown mask half is true, and in these runs nothing, then all, then nearly
+// all, of each mask another share: a block of one size does not serve the next, so more is reserved. A program that fails where nothing is true, or nearly
+// all, has no such end, and keeps its others.
 void add_routing(Told& t, const DryRunAsked& as_it_ran, const ProcessStory& one, const Host& host) {
   constexpr std::array others{"balanced", "worst"};
   t.routing = Routing{one.routed, one.guessed};
   const std::string what = fmt::format("the runs with {}", words_of(one.guessed).others);
   add_runs(t, as_it_ran, dry::routing_variable, others, what.c_str(), host, one.guessed == Guessed::masks ? others[0] : "");
+  constexpr std::array nearly{"nearly"};
+  if (one.guessed == Guessed::masks) add_runs(t, as_it_ran, dry::routing_variable, nearly, what.c_str(), host, nearly[0]);
 }
 
 // PyTorch's allocator gives memory back that a second stream used once that stream is done with it. By the clock it was done sooner or later; of a

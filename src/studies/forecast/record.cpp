@@ -203,9 +203,11 @@ Record uncertain_of(const Told& t, bool for_people) {
         fmt::format("Only a card decides the workspaces of some convolutions: {} may be smaller there, or absent, and {} larger. The "
                     "interval has both.",
                     most.spread->smaller, most.spread->larger));
-  if (t.routing)
-    note(fmt::format("{} reads {}, which only the card knows. The program was run three times: {}; the need is the interval of all three.",
-                     t.routing->line, words_of(t.routing->guessed).reads, words_of(t.routing->guessed).runs));
+  if (t.routing) {
+    const GuessedWords& guessed = words_of(t.routing->guessed);
+    note(fmt::format("{} reads {}, which only the card knows. The program was run {} times: {}; the need is the interval of all {}.",
+                     t.routing->line, guessed.reads, guessed.times, guessed.runs, guessed.times));
+  }
   if (t.late)
     note(
         "Memory of one stream that another used, or that PyTorch holds for a collective, comes back once the card is done with it and "

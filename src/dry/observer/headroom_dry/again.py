@@ -105,7 +105,7 @@ class Again:
             if len(along) == 1:
                 return [getattr(torch, bare)(self.rules.mask(x.shape), along[0]).reshape(shapes[0])]
         if bare in ("sum", "count_nonzero") and x.dtype is torch.bool and x.numel() > 1 and not shapes[0]:  # so that `x[mask]` has as many
-            return None if self.waits_for_a_count() else [torch.tensor(self.rules.how_many(x.numel()), device="cpu")]
+            return None if self.waits_for_a_count() else [torch.tensor(self.rules.how_many(x), device="cpu")]
         if bare == "topk":
             dim = args[2] if len(args) > 2 else kwargs.get("dim", -1)
             return [None, self.rules.chosen(shapes[1], dim, x.shape[dim] if x.dim() else 1)]

@@ -107,7 +107,7 @@ class Kernels:
             if x.numel() > MOST:  # how much of it is true is a number; which elements are, nothing asks
                 if bare != "nonzero":
                     return None
-                self.answer_count(self.rules.how_many(x.numel()), 2)
+                self.answer_count(self.rules.how_many(x), 2)
                 return (), 2, True
             args = (x,) + tuple(args[1:])
             made, state, _ = self.again(op, bare, args, {k: v for k, v in kwargs.items() if k != "out"})
@@ -119,7 +119,7 @@ class Kernels:
             if not state:
                 value = self.twin(x)[0] if x.dtype is not torch.bool else None
                 if bare == "nonzero":
-                    made = self.rules.mask(x.shape).nonzero()
+                    made = self.rules.mask(x.shape, self.rules.lacks(x)).nonzero()
                 else:  # as if every value were another one, or, where nothing of a mask is true, all the same
                     value = torch.arange(x.numel(), device="cpu").reshape(x.shape).to(x.dtype)
                     made = op(value * 0 if self.rules.how == "balanced" else value, *args[1:], **kwargs)

@@ -46,11 +46,14 @@ def _owner(frame):
 class Rules:
     """Substitutes for unknown values. HEADROOM_DRY_ROUTING: random (each token to any experts, the same in every run), balanced (as many
     tokens to each), worst (all to the same), or measured:F1,F2,… (shares of the experts). Masks: half of the elements, none
-    where routing is balanced, all where it is the worst."""
+    where routing is balanced, all where it is the worst, nearly all of each where it is nearly."""
 
     def __init__(self, torch):
         self.torch = torch
         self.how = os.environ.get("HEADROOM_DRY_ROUTING", "random")
+        self.nearly = self.how == "nearly"
+        if self.nearly:
+            self.how = "worst"
         self.shares = None
         if self.how.startswith("measured:"):
             self.shares = torch.tensor([float(x) for x in self.how[9:].split(",")], dtype=torch.float64, device="cpu")
@@ -101,11 +104,16 @@ class Rules:
         """The largest of `among` unknown numbers is the one in the middle: no word that ends a text is there."""
         return self.torch.full(list(shape), among // 2, dtype=self.torch.int64, device="cpu")
 
-    def how_many(self, n):
-        """Of so many elements of a mask are true."""
-        return n if self.how == "worst" else 0 if self.how == "balanced" else (n + 1) // 2
+    def lacks(self, mask):
+        """How many places a mask lacks of which nearly all are true: up to one in 64, by its address, so that whoever asks again is told the same."""
+        return mask.numel() // 64 * (mask.data_ptr() // 512 * 40503 % 61) // 61 if self.nearly else 0
 
-    def mask(self, shape):
+    def how_many(self, mask):
+        """So many elements of a mask are true."""
+        n = mask.numel()
+        return n - self.lacks(mask) if self.how == "worst" else 0 if self.how == "balanced" else (n + 1) // 2
+
+    def mask(self, shape, lacks=0):
         torch = self.torch
         n = 1
         for s in shape:
@@ -113,4 +121,6 @@ class Rules:
         one = torch.full((n,), self.how != "balanced", dtype=torch.bool, device="cpu")
         if self.how != "worst":
             one[1::2] = False
+        if lacks:
+            one[::n // lacks][:lacks] = False
         return one.reshape(list(shape))
