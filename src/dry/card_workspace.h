@@ -28,7 +28,10 @@ constexpr WorkspaceRange workspace_on_card(const ConvolutionShape& s, const Engi
   if (s.one_by_one() && !s.channels_innermost) return range_of_product(s, choice, tensor_cores, said);
   WorkspaceRange r = stream_k_workspace(s, choice, copies, said).value_or(WorkspaceRange::exactly(said));
   if (s.one_by_one()) r.least = 0;
-  if (winograd_forward_may(s)) r.most = std::max(r.most, winograd_forward_bytes(s));
+  if (winograd_forward_may(s)) {
+    const std::uint64_t transforms = winograd_forward_bytes(s);
+    return {r.least, winograd_forward_likely(s) ? transforms : r.likely, std::max(r.most, transforms)};
+  }
   if (!winograd_may(s)) return r;
   const std::uint64_t transforms = winograd_bytes(s);
   return {std::min(r.least, transforms), winograd_likely(s, choice.engine) ? transforms : r.likely, std::max(r.most, transforms)};

@@ -32,12 +32,15 @@ constexpr bool winograd_shape(const ConvolutionShape& s) {
 
 constexpr bool winograd_fits(const ConvolutionShape& s) { return s.pass == ConvolutionPass::weight && winograd_shape(s); }
 
-// Forward in 16 bits to few channels: an H200 transformed 128 and 88 images of 48 channels of 32 x 32 to 3, in whole thousands of tiles, but not 64.
-// What else decides is not known.
+// Forward in 16 bits to few channels: an H200 transformed 128 and 88 images of 48 channels of 32 x 32 to 3, in whole thousands of tiles, but not 64 (4096
+// tiles). What else decides is not known, and more tiles were not seen.
 constexpr bool winograd_forward_may(const ConvolutionShape& s) {
-  constexpr std::int64_t few = 8;
-  return s.pass == ConvolutionPass::forward && !s.single() && !s.channels_innermost && winograd_shape(s) && s.filter[0] < few;
+  constexpr std::int64_t few = 8, most_seen = 8192;
+  return s.pass == ConvolutionPass::forward && !s.single() && !s.channels_innermost && winograd_shape(s) && s.filter[0] < few &&
+         winograd_tiles(s) <= most_seen;
 }
+
+constexpr bool winograd_forward_likely(const ConvolutionShape& s) { return winograd_forward_may(s) && winograd_tiles(s) > 5000; }
 
 constexpr std::uint64_t winograd_forward_bytes(const ConvolutionShape& s) {
   constexpr std::int64_t at_once = 1024;
