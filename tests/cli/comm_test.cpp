@@ -84,6 +84,14 @@ TEST_F(Comm, SizesFarFromWhatWasAskedAreSaid) {
   EXPECT_NE(said.find("A size is a multiple of 256 bytes for each rank, so 1000 B between 2 ranks is 512 B."), std::string::npos) << e.out;
 }
 
+TEST_F(Comm, TheUsualSizesOfCoresEndInSeconds) {
+  const Ended e = run("comm --device cpu --ranks 2 --call broadcast --steps 1 --warmup 0 --format json --db " + db_);
+  ASSERT_EQ(e.code, 0) << e.err;
+  const Json rows = Json::parse(e.out)["comm"];
+  std::vector<std::int64_t> bytes;
+  for (const Json& row : rows) bytes.push_back(row["bytes"]);
+  EXPECT_EQ(bytes, (std::vector<std::int64_t>{999'936, 9'999'872, 99'999'744}));  // 1, 10 and 100 MB in multiples of 512
+}
 TEST_F(Comm, MoreRanksThanDescriptorsAreSaidInOneLine) {
   const Ended e = shell("ulimit -n 32; $H comm --device cpu --ranks 40 --bytes 1KB --steps 1 --warmup 0 --db " + db_);
   EXPECT_EQ(e.code, 1) << e.err;

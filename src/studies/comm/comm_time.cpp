@@ -117,6 +117,12 @@ std::vector<double> times_of(Ranked& r, CommCall call, int samples, const std::f
 }
 
 Call in_dist(CommCall call) { return *names_of<Call>.named(names_of<CommCall>.of(call)); }
+std::vector<std::uint64_t> usual_sizes(bool gpu) {
+  std::vector<std::uint64_t> sizes{1'000'000, 10'000'000, 100'000'000};
+  if (gpu) sizes.push_back(1'000'000'000);  // by cores it takes minutes
+  return sizes;
+}
+
 double sent_by_a_rank(CommCall call, double bytes, int ranks) {
   if (call == CommCall::all_reduce) return dist::sent_bytes(Call::exchange, bytes, ranks) + dist::sent_bytes(Call::gather, bytes, ranks);
   return dist::sent_bytes(in_dist(call), bytes, ranks);
@@ -164,6 +170,7 @@ void CommStudy::run(dist::Group& group, const Device& device) {
   gpu_ = device.kind == DeviceKind::cuda;
   check(gpu_ || t_.route == dist::Route::automatic, Code::bad_argument,
         "--route {}: routes are of GPUs; ranks on the CPU have one, leave --route out", names_of<dist::Route>.of(t_.route));
+  if (t_.bytes.empty()) t_.bytes = usual_sizes(gpu_);
   if (group.first() && !life_) {
     RowObject settings = json_of(t_);
     settings["ranks"] = counts_;

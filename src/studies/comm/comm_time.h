@@ -25,7 +25,7 @@ inline constexpr auto names_of<studies::CommCall> = names<studies::CommCall>("ex
 namespace headroom::studies {
 
 struct CommTime {
-  std::vector<std::uint64_t> bytes{1'000'000, 10'000'000, 100'000'000, 1'000'000'000};
+  std::vector<std::uint64_t> bytes{};  // none: usual_sizes
   std::vector<CommCall> calls{CommCall::exchange, CommCall::gather, CommCall::all_reduce, CommCall::broadcast};
   std::optional<dist::Backend> backend{};
   dist::Route route = dist::Route::automatic;
@@ -35,7 +35,8 @@ struct CommTime {
 void describe(Of<CommTime> auto& t, auto&& f) {
   f(t.bytes, {.name = "bytes",
               .unit = Unit::bytes,
-              .about = "Sizes: what each rank exchanges with the others, or has in the end, in multiples of 256 B a rank"});
+              .about = "Sizes: what each rank exchanges with the others, or has in the end, in multiples of 256 B a rank "
+                       "[1MB,10MB,100MB; on GPUs 1GB, too]"});
   f(t.calls, {.name = "calls", .about = "Collectives to time", .option = "--call"});
   f(t.backend, {.name = "backend", .about = "Transport [nccl on GPUs, shared on one machine, mpi]", .choices = dist::backend_words});
   f(t.route, {.name = "route", .about = "On GPUs: NCCL's kernels, copy engines, or by size"});
