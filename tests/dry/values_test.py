@@ -37,12 +37,18 @@ class Values(Dry):
             for _ in range(2):
                 words(ids.add(1).cuda())
                 F.cross_entropy(net(torch.randn(4, 8, device="cuda")), (labels - 1).cuda())
+            pixels = torch.tensor([[[0, 255], [1, 4]]]).cuda()
+            F.cross_entropy(torch.randn(1, 5, 2, 2, device="cuda"), pixels, ignore_index=255)
+            F.cross_entropy(torch.randn(1, 5, 2, 2, device="cuda"), pixels)
+            torch.nn.EmbeddingBag(7, 8).cuda()(pixels[0])
             print(words.weight.grad.shape[0])
         """)
         self.assertEqual(lines, ["100"])
         notes = [m[1].rsplit("/", 1)[1] for m in marks if m[0] == "note"]
         self.assertEqual(notes, ["program.py:9 takes 100 as a row of 100: a card ends the program there (device-side assert)",
-                                 "program.py:10 takes -1 as a label of 5 kinds: a card ends the program there (device-side assert)"])
+                                 "program.py:10 takes -1 as a label of 5 kinds: a card ends the program there (device-side assert)",
+                                 "program.py:13 takes 255 as a label of 5 kinds: a card ends the program there (device-side assert)",
+                                 "program.py:14 takes 255 as a row of 7: a card ends the program there (device-side assert)"])
 
     def test_integers_are_what_a_card_computes(self):
         lines, marks = self.dry("""

@@ -4,7 +4,7 @@ import sys
 from . import library
 from .again import inside
 from .frames import own_frame
-from .operations import MOST
+from .operations import CLEARED, MOST
 
 
 class Indices:
@@ -12,9 +12,10 @@ class Indices:
         self.outside = set()  # lines that were told
 
     def looking_up(self, base, overload, bare):
-        """embedding, and the loss that takes a label of each row."""
+        """embedding, alone or summed, and the loss that takes a label of each row or pixel."""
         after, op = self.after, None
-        of_labels = base != "embedding"
+        of_labels = base.startswith("nll_loss")
+        cleared = self.clearing(base, overload, bare) if base in CLEARED else None
 
         @self.shell
         def look(name, args, kwargs):
@@ -37,7 +38,7 @@ class Indices:
                 op = self.overload(base, overload)
             if args[0].is_cuda and not getattr(inside, "now", False):
                 look(base, args, kwargs)
-            return op._handle.redispatch_boxed(keyset & after, *args, **kwargs)
+            return cleared(keyset, *args, **kwargs) if cleared else op._handle.redispatch_boxed(keyset & after, *args, **kwargs)
         return kernel
 
     def tell(self, index, what):

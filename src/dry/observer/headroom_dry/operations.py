@@ -32,4 +32,4 @@ linalg_householder_product""".split()
 SEARCHES = ("searchsorted", "Scalar"), ("bucketize", "Scalar")
 GROWING = "repeat_interleave bincount".split()  # as large as a value says, with nothing that bounds it
 READING = "nonzero _unique2 unique_dim unique_consecutive unique_dim_consecutive equal".split()  # they read a count of their own inside
-LOOKED_UP = "aten::embedding", "aten::nll_loss_forward"
+LOOKED_UP = "embedding _embedding_bag _embedding_bag_forward_only nll_loss_forward nll_loss2d_forward".split()

@@ -51,7 +51,7 @@ class Values(Twins, Again, Floats, Later, Kernels, Indices, Reads):
                     kind = self.forgetting
                 elif base == "_amp_update_scale_":
                     kind = self.computing
-                elif name in LOOKED_UP and not has(name, "BackendSelect"):
+                elif name[6:] in LOOKED_UP and not has(name, "BackendSelect"):
                     kind = self.looking_up
                 elif base == "_local_scalar_dense":
                     kind = self.scalar
