@@ -114,6 +114,7 @@ constexpr Dense long_caches[] = {
     {2, 1, 40, 40, 1, 8201, 128},  //
     {1, 1, 8, 8, 8, 16500, 128},   // eight rows a head
     {1, 1, 24, 8, 2, 4500, 64},    //
+    {16, 2, 8, 8, 8, 33000, 64},   // cut unevenly: 17 parts of the second sequence, eight rows a head
 };
 
 class DenseDecodingGpu : public OnGpu {

@@ -29,7 +29,8 @@ struct Divisor {
 
 // Two sums of a row, or at the row's end its maximum and its sum of weights, written and read at once (16 bytes). A word is there once it carries the
 // launch's number, so that no fence and no second word is needed. Nothing has to be zeroed before: unwritten memory holds the number with a chance
-// of 2⁻⁶⁴. The reader of a word clears the number, for the next run of a recorded launch.
+// of 2⁻⁶⁴. The reader of a word clears the number, for the next run of a recorded launch. Where a word speaks for plain sums beside it, both sides fence
+// (heads.cuh).
 struct alignas(16) Word {
   float x, y;
   std::uint64_t number;
@@ -92,7 +93,7 @@ template <int head_dim>
 struct HeadsShape {
   static constexpr bool clusters = false, one_ring = true;  // a slot of the ring has a tile of each warp
   static constexpr int dim = head_dim, rows = 8, tiles = 1, warps = 8, threads = (warps + 1) * 32, step_keys = 16, rows_at_once = 4,
-                       most_parts = 16;  // blocks that share a sequence
+                       most_parts = 16;  // blocks for each sequence
   static constexpr int slots = 384 / dim, slot_bytes = warps * step_keys * dim * 2;
   static constexpr int shared_bytes = slots * slot_bytes + warps * rows_at_once * dim * 4 + 2 * warps * rows_at_once * 8 /* as of Shape */ +
                                       2 * slots * 8 /* barriers: of what came, and of what was read */;

@@ -14,7 +14,7 @@ struct DenseDeal {
 std::optional<DenseDeal> dense_deal_of(const Problem&, const Device&);
 
 // So many blocks whose warps are key heads are faster, where these lie beside each other in memory. Else nothing.
-constexpr int heads_of_block = 8, keys_of_heads = 16, most_parts_of_heads = 16;  // keys: of a step; parts: of a sequence
+constexpr int heads_of_block = 8, keys_of_heads = 16, most_parts_of_heads = 16;  // keys: of a step; parts: blocks for each sequence
 std::optional<std::int64_t> heads_blocks_of(const Problem&, const Device&);
 
 }  // namespace headroom::attention::decode

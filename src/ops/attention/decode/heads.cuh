@@ -103,17 +103,17 @@ struct HeadsBlock : DenseKeys<T, S, true> {
 #pragma unroll
     for (int r = 0; r < 2; ++r) stat[r] = {__shfl_sync(~0u, s.maximum[r], lane / 2 % 4), __shfl_sync(~0u, s.sum[r], lane / 2 % 4)};
     const float2 mine = lane % 2 ? stat[1] : stat[0];
-    __threadfence();
+    __threadfence();  // each lane's sums are visible to all blocks before the warp meets, so before its words
     __syncwarp();
     if (lane < a.rows) put(part_at(part).stats + lane, {mine.x, mine.y, a.number});
   }
   // Adds up what the blocks first … first + parts − 1 gave of this warp's head, in that order.
   __device__ __forceinline__ void collect(const Place& at, int first, int parts) const {
-    float2* const stats =
-        Base::sums + warp * (dim / 16) * 32;  // [parts][rows]: maximum and sum of weights; then in x the factor of its sums
-    static_assert(S::most_parts * S::rows <= dim / 16 * 32);
+    // [parts][rows]: maximum and sum of weights; then in x the factor of its sums. They take this warp's tile of the ring's first slot: the warp has read all
+    // tiles that were fetched. A sequence has at most most_parts whole runs of blocks, and a piece of a run at each end.
+    float2* const stats = reinterpret_cast<float2*>(Base::ring);
+    static_assert((S::most_parts + 2) * S::rows * int(sizeof(float2)) <= Base::tile_bytes);
     const auto part_of = [&](int n) { return part_at(Base::part_of(first, n)); };
-    __syncwarp();  // the sums that lay there have been given
 #pragma unroll 1
     for (int i = lane; i < parts * a.rows; i += 32) {
       Word* const from = part_of(i / a.rows).stats + i % a.rows;
@@ -123,7 +123,7 @@ struct HeadsBlock : DenseKeys<T, S, true> {
       from->number = 0;
       stats[i] = {word.x, word.y};
     }
-    __threadfence();
+    __threadfence();  // no lane reads sums before all words have come: the other half of the order in give
     __syncwarp();
     if (lane < a.rows) {
       float2* const mine = stats + lane;
