@@ -1,7 +1,8 @@
 // flash_decode — a few new positions against a cache of keys and values, host side: what it serves, how its work is dealt, scratch.
 //
 // A dense cache of up to 8 rows a key head has kernels and a choice of its own (dense_deal.cpp): there a cluster is one block.
-// Workspace: none where each cluster of blocks walks whole units of one length; else two partial outputs (FP32) for each cluster, with maxima and sums.
+// Workspace: none where each cluster of blocks walks whole units of one length; else two partial outputs (FP32) for each cluster, with maxima and sums;
+// for each of the eight heads of a block, where blocks take eight.
 // Backward is flash_sm90's or flash_sm80's: they need O and LSE alone, from any variant.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -198,9 +199,11 @@ void run_heads(int dim, const BoxArgs& b, cudaStream_t stream) {
   return dim == 64 ? beside::call<start_heads<T, HeadsShape<64>>>(b, stream) : beside::call<start_heads<T, HeadsShape<128>>>(b, stream);
 }
 void run_heads(Args a, const Forward& t, std::int64_t blocks, std::int64_t keys, DType dtype, cudaStream_t stream) {
-  a.clusters = int(blocks), a.by_clusters = Divisor::of(unsigned(blocks));
-  a.span = keys_of_heads, a.by_span = Divisor::of(keys_of_heads);
-  a.by_steps = Divisor::of(unsigned(ceil_div<std::int64_t>(keys, keys_of_heads))),
+  a.clusters = int(blocks);
+  a.by_clusters = Divisor::of(unsigned(blocks));
+  a.span = keys_of_heads;
+  a.by_span = Divisor::of(keys_of_heads);
+  a.by_steps = Divisor::of(unsigned(ceil_div<std::int64_t>(keys, keys_of_heads)));
   a.by_units = Divisor::of(unsigned(a.kv_heads / heads_of_block));
   const BoxArgs b{a, map_of_heads(t.k), map_of_heads(t.v)};
   return dtype == DType::bf16 ? run_heads<__nv_bfloat16>(a.head_dim, b, stream) : run_heads<__half>(a.head_dim, b, stream);
