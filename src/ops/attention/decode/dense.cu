@@ -19,8 +19,8 @@ void start_dense(const Args& a, cudaStream_t stream) {
   launch_dependent(stream, attention_fwd_decode_dense<T, S>, {dim3(unsigned(a.clusters)), S::warps * 32, S::shared_bytes, 1}, a);
 }
 
-// attention_fwd_decode_heads — as attention_fwd_decode_dense; needs: key heads that 8 divides, Args dealt for groups of eight of them (run_heads). It is made for
-// heads that lie beside each other in memory.
+// attention_fwd_decode_heads — as attention_fwd_decode_dense; needs: key heads that 8 divides, Args dealt for groups of eight of them (run_heads). It is
+// made for heads that lie beside each other in memory.
 template <class T, class S>
 __global__ void __launch_bounds__(S::threads, 2) attention_fwd_decode_heads(const __grid_constant__ BoxArgs b) {
 #if __CUDA_ARCH__ >= 900

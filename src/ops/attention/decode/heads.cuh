@@ -1,5 +1,6 @@
-// Blocks whose warps are the key heads of a sequence. Eight heads of a position lie beside each other in a dense cache, and the copy engine reads 16 positions of
-// them at once: memory is read in its own order, as fast as it can be, where a block for each head reads every eighth piece (bench/lab/attention_decode.md).
+// Blocks whose warps are the key heads of a sequence. Eight heads of a position lie beside each other in a dense cache, and the copy engine reads 16 positions
+// of them at once: memory is read in its own order, as fast as it can be, where a block for each head reads every eighth piece
+// (bench/lab/attention_decode.md).
 //
 // One warp fetches, for all, into one ring; each of the others multiplies, gives and adds up the rows of its own head, and meets no other.
 #pragma once
