@@ -222,6 +222,37 @@ class Guesses(Dry):
         self.assertEqual([m[2] for m in marks if m[0] == "routed"], [1])
         self.assertEqual(self.dry(program, HEADROOM_DRY_ROUTING="balanced")[0], ["[0] 1 none"])
 
+    def test_floats_are_finite_however_a_program_asks(self):
+        lines, _ = self.dry("""
+            import torch
+            x = torch.randn(40, 3, device="cuda")
+            finite = torch.isfinite(x)
+            bad = ~finite
+            if bad.any():
+                print(x[bad])
+                x = torch.where(bad, 0, x)
+                print("mended")
+            print(x[finite].shape[0], x[x != x].shape[0], x[x == x.clone()].shape[0])
+        """)
+        self.assertEqual(lines, ["120 0 60"])
+
+    def test_an_if_that_ends_the_program_is_not_gone_into(self):
+        lines, _ = self.dry("""
+            import sys
+            import torch
+            x = torch.randn(40, device="cuda")
+            bad = x > 9
+            def raise_for(mask):
+                raise ValueError(mask)
+            if bad.any():
+                n = int(bad.sum())
+                sys.exit(n)
+            if bad.any():
+                raise_for(bad)
+            print("done")
+        """)
+        self.assertEqual(lines, ["done"])
+
     def test_an_unknown_float_is_one_that_a_program_can_divide_by_and_compare(self):
         lines, marks = self.dry("""
             import math

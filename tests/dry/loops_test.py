@@ -1,11 +1,26 @@
 """Loops of a program that wait for a value of the card."""
 
+import os
+import sys
+import tempfile
 import unittest
+import warnings
 
-from dry_program import Dry
+from dry_program import OBSERVER, Dry
 
 
 class Loops(Dry):
+    def test_a_source_that_python_warns_of_is_read_without_a_word(self):
+        sys.path.insert(0, OBSERVER)
+        from headroom_dry import branches, loops
+
+        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+            warnings.simplefilter("error")
+            path = os.path.join(folder, "program.py")
+            with open(path, "w") as f:
+                f.write('while x.any():\n    print("\\d")\nif m.any():\n    y = x[m]\n')
+            self.assertEqual((loops.kind_of(path, 1), branches.works_on_any(path, 3)), (loops.ENDLESS, True))
+
     def test_a_loop_without_steps_sees_a_float_fall_and_rise(self):
         lines, marks = self.dry("""
             import torch

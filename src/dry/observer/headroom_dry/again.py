@@ -93,6 +93,8 @@ class Again:
             return [torch.zeros(shapes[0], dtype=torch.bool, device="cpu")]
         if bare == "ne" and floating and len(args) > 1 and isinstance(args[1], (int, float)) and args[1] == float("inf"):
             return [torch.ones(shapes[0], dtype=torch.bool, device="cpu")]  # isinf and isfinite ask so
+        if bare in ("eq", "ne") and floating and len(args) > 1 and self.is_same(x, args[1]):  # so do isfinite, and `x != x` for isnan
+            return [torch.full(shapes[0], bare == "eq", dtype=torch.bool, device="cpu")]
         if bare in ("bitwise_and", "logical_and", "__and__") and x.dtype is torch.bool and any(self.is_known_false(y) for y in args[:2]):
             return [torch.zeros(shapes[0], dtype=torch.bool, device="cpu")]
         if bare == "any" and (len(args) > 1 or "dim" in kwargs):  # of rows (which beams may still win); of all, a program asks whether something is wrong
@@ -140,6 +142,10 @@ class Again:
         self.rules.agreed = True
         same = self.rules.mask(a.shape)
         return [same if bare == "eq" else ~same]
+
+    @staticmethod
+    def is_same(a, b):
+        return getattr(b, "is_cuda", False) and (a.data_ptr(), a.shape, a.stride(), a.dtype) == (b.data_ptr(), b.shape, b.stride(), b.dtype)
 
     def is_known_false(self, x):
         if not isinstance(x, self.torch.Tensor) or x.dtype is not self.torch.bool or not self.on_card(x) or x.numel() > MOST:

@@ -1,18 +1,16 @@
 """What an `if` that asks whether any of a mask is true goes on to do, by its source: work on those places, or say that something is wrong."""
 import ast
 import functools
-import linecache
 
-SPEAKING = "print warn warning info debug error log".split()
+from .loops import nodes_of
+
+SPEAKING = "print warn warning info debug error exception critical log".split()
+ENDING = "exit _exit quit abort fail".split()
 
 
 @functools.lru_cache(maxsize=None)
 def _ifs(file):
-    try:
-        tree = ast.parse("".join(linecache.getlines(file)))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return []
-    return [n for n in ast.walk(tree) if isinstance(n, (ast.If, ast.IfExp))]
+    return nodes_of(file, (ast.If, ast.IfExp))
 
 
 def _masks(test):
@@ -34,7 +32,12 @@ def _name(call):
 
 
 def _complains(branch):
-    return any(isinstance(n, (ast.Raise, ast.Assert)) or "assert" in _name(n) for s in branch for n in ast.walk(s))
+    return any(isinstance(n, (ast.Raise, ast.Assert)) or _ends(_name(n)) for s in branch for n in ast.walk(s))
+
+
+def _ends(name):
+    """Whether a function of this name may end the program."""
+    return name in ENDING or "assert" in name or "raise" in name
 
 
 def _spoken(s):

@@ -1,6 +1,7 @@
 """The loop that a line of the program is in, by its source: how often a value may be read there before nothing but that value can end it."""
 import ast
 import linecache
+import warnings
 
 ENDLESS, WHILE, FOR = "endless", "while", "for"  # ENDLESS: only the test, which reads the value, ends it
 FUNCTIONS = ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda
@@ -10,13 +11,19 @@ _files = {}  # by name: its loops and functions, outermost first
 _kinds = {}  # by file and line
 
 
+def nodes_of(file, kinds):
+    """What of these kinds a file's source has, outermost first. What Python warns of there (an unknown escape), it says itself as it compiles the file."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return [n for n in ast.walk(ast.parse("".join(linecache.getlines(file)))) if isinstance(n, kinds)]
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return []
+
+
 def _nodes(file):
     if file not in _files:
-        try:
-            tree = ast.parse("".join(linecache.getlines(file)))
-            _files[file] = [n for n in ast.walk(tree) if isinstance(n, FUNCTIONS + FORS + (ast.While,))]
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            _files[file] = []
+        _files[file] = nodes_of(file, FUNCTIONS + FORS + (ast.While,))
     return _files[file]
 
 
