@@ -50,6 +50,17 @@ class Values(Dry):
                                  "program.py:13 takes 255 as a label of 5 kinds: a card ends the program there (device-side assert)",
                                  "program.py:14 takes 255 as a row of 7: a card ends the program there (device-side assert)"])
 
+    def test_a_row_that_may_follow_from_an_unknown_value_is_told_so(self):
+        lines, marks = self.dry("""
+            import torch
+            words = torch.nn.Embedding(100, 8).cuda()
+            last = torch.randn(8, device="cuda").sum().long().item() - 1
+            words(torch.tensor([last], device="cuda"))
+        """)
+        self.assertEqual([m[1].rsplit("/", 1)[1] for m in marks if m[0] == "note"],
+                         ["program.py:5 takes -1 as a row of 100: a card ends the program there (device-side assert), "
+                          "unless it follows from a value of the card that the program read before"])
+
     def test_integers_are_what_a_card_computes(self):
         lines, marks = self.dry("""
             import torch

@@ -46,4 +46,5 @@ class Indices:
         line = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else "a line that is not known"
         if line not in self.outside:
             self.outside.add(line)
-            library.mark("note", f"{line} takes {index} as {what}: a card ends the program there (device-side assert)")
+            unless = ", unless it follows from a value of the card that the program read before" if self.reads else ""
+            library.mark("note", f"{line} takes {index} as {what}: a card ends the program there (device-side assert){unless}")
