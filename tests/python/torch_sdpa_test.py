@@ -246,11 +246,15 @@ class ReplaceTest(Base):
         second = first & (torch.arange(33) != 5)
         want = call(q, k, v, second)
         with ht.replace_sdpa() as seen:
-            for how in ("jit", "real", "fake", "symbolic"):
-                with self.subTest(how):
-                    made = torch.jit.trace(call, (q, k, v, first), check_trace=False) if how == "jit" else make_fx(call, tracing_mode=how)(q, k, v, first)
+            for how, early in itertools.product(("jit", "real", "fake", "symbolic"), (False, True)):
+                with self.subTest(how, pre_dispatch=early):
+                    if how == "jit":
+                        made = torch.jit.trace(call, (q, k, v, first), check_trace=False)
+                    else:
+                        made = make_fx(call, tracing_mode=how, pre_dispatch=early)(q, k, v, first)
                     self.near(made(q, k, v, second), want, torch.float32)
         self.assertEqual(seen.served, 0, seen.explain())
+        self.assertEqual(len(seen.left), 1, seen.explain())
 
     def test_a_mask_that_numpy_or_data_wrote_is_read_again(self):
         import numpy as np

@@ -156,8 +156,11 @@ _LARGE = 64 << 20  # bytes of a mask that is not copied, but read each time
 
 def is_recorded():
     """Whether torch.jit.trace or make_fx records operators now: what a tensor says would be written down as if it were always so."""
+    if torch._C._get_tracing_state() is not None:
+        return True
     proxies = getattr(getattr(torch._C, "_TorchDispatchModeKey", None), "PROXY", None)
-    return torch._C._get_tracing_state() is not None or (proxies is not None and torch._C._get_dispatch_mode(proxies) is not None)
+    early = getattr(torch._ops, "_get_dispatch_mode_pre_dispatch", None)  # of make_fx(…, pre_dispatch=True)
+    return proxies is not None and (torch._C._get_dispatch_mode(proxies) is not None or (early is not None and early(proxies) is not None))
 
 
 def read(mask, q, k, padding=False):
