@@ -174,11 +174,22 @@ class FlashAttnTest(Base):
             (NotImplementedError, "cache_batch_idx is not served with block_table", {"block_table": table, "cache_batch_idx": numbers(1, 0)}),
             (ValueError, "rotary_cos has 11 positions, the cache has room for 12",
              {"k": new, "v": new, "cache_seqlens": 3, "rotary_cos": angles, "rotary_sin": angles}),
+            (TypeError, "cache_seqlens is a list: a tensor of whole numbers, or one number", {"cache_seqlens": [3, 4]}),
             (ValueError, r"cache_leftpad is \[5, 0\], and sequences end at \[3, 3\]", {"cache_seqlens": 3, "cache_leftpad": numbers(5, 0)}),
         ):  # fmt: skip
             with self.subTest(words), self.assertRaisesRegex(error, words):
                 fa.flash_attn_with_kvcache(q, k, v, **named)
             self.assertTrue(torch.equal(k, before), "nothing was written")
+
+    def test_lengths_of_pages_are_waited_for_once(self):
+        """Reading one number of a card waits for it, and a layer of decoding takes about as long."""
+        from gpu_headroom.torch import flash_attn as fa
+
+        q, (k, v) = torch.randn(2, 1, 4, 8), torch.randn(2, 2, 12, 2, 8)
+        table, lengths = torch.tensor([[1], [0]], dtype=torch.int32), torch.tensor([3, 12], dtype=torch.int32)
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
+            fa.flash_attn_with_kvcache(q, k, v, cache_seqlens=lengths, block_table=table)
+        self.assertEqual([e.key for e in seen.key_averages() if e.key == "aten::item"], [])
 
     def test_flash_attns_cache_keeps_nothing_for_gradients(self):
         from gpu_headroom.torch import flash_attn as fa

@@ -255,17 +255,22 @@ def _can_be_read(numbers: torch.Tensor) -> bool:
 
 
 def _check_room(name: str, lengths: Union[None, int, torch.Tensor], new: int, room: int, paged: bool) -> None:
+    if lengths is None:
+        return
     if isinstance(lengths, torch.Tensor):
         if lengths.numel() == 0 or not (paged or lengths.is_cpu) or not _can_be_read(lengths):
             return
-        least, lengths = int(lengths.min()), int(lengths.max())  # of pages flash-attn waits for the card here too
+        numbers = lengths.flatten().tolist()  # of pages flash-attn waits for the card here too; once
+        least, most = min(numbers), max(numbers)
     else:
-        least = lengths
-    if least is not None and least < 0:
+        least = most = whole_number(lengths)
+        if most is None:
+            raise TypeError(f"gpu_headroom.torch.flash_attn.{name}: cache_seqlens is a {type(lengths).__name__}: a tensor of whole numbers, or one number")
+    if least < 0:
         raise RuntimeError(f"gpu_headroom.torch.flash_attn.{name}: a sequence of {least} keys: at least 0 are served")
-    if lengths is not None and lengths + new > room:
+    if most + new > room:
         where = "the pages of block_table have" if paged else "the cache has"
-        raise RuntimeError(f"gpu_headroom.torch.flash_attn.{name}: a sequence of {lengths + new} keys, {where} room for {room}")
+        raise RuntimeError(f"gpu_headroom.torch.flash_attn.{name}: a sequence of {most + new} keys, {where} room for {room}")
 
 
 @overload
