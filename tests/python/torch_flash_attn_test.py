@@ -181,6 +181,23 @@ class FlashAttnTest(Base):
                 fa.flash_attn_with_kvcache(q, k, v, **named)
             self.assertTrue(torch.equal(k, before), "nothing was written")
 
+    def test_compiled_once_for_every_length(self):
+        """A length that is a number grows with each step of decoding."""
+        from gpu_headroom.torch import flash_attn as fa
+
+        q, (k, v), new = torch.randn(2, 1, 4, 8), torch.randn(2, 2, 12, 2, 8), torch.randn(2, 1, 2, 8)
+        of_documents = torch.tensor([0, 1, 2], dtype=torch.int32)
+        calls = {
+            "flash_attn_with_kvcache": lambda n: fa.flash_attn_with_kvcache(q, k.clone(), v.clone(), new, new, cache_seqlens=n, causal=True),
+            "attention_with_cache": lambda n: ht.attention_with_cache(q, k, v, n, layout="blhd"),
+            "flash_attn_varlen_func": lambda n: fa.flash_attn_varlen_func(q[:, 0], new[:, 0], new[:, 0], of_documents, of_documents, n, n),
+        }
+        for name, call in calls.items():
+            compiled = torch.compile(call, fullgraph=True, dynamic=True, backend="aot_eager")
+            with self.subTest(name), torch._dynamo.config.patch(error_on_recompile=True):
+                for n in (3, 4, 7):
+                    self.near(compiled(n), call(n), torch.float32)
+
     def test_lengths_of_pages_are_waited_for_once(self):
         """Reading one number of a card waits for it, and a layer of decoding takes about as long."""
         from gpu_headroom.torch import flash_attn as fa

@@ -94,7 +94,7 @@ def cast(tensors):
 
 def whole_number(value):
     """`value` as an int where it is one of any kind (NumPy's, a tensor of one whole number); None where it is not."""
-    if isinstance(value, torch.SymInt):
+    if type(value) is int or isinstance(value, torch.SymInt):  # operator.index would compile a graph for each number
         return value
     try:
         return None if isinstance(value, bool) or (isinstance(value, torch.Tensor) and value.dtype == torch.bool) else operator.index(value)
