@@ -41,6 +41,7 @@ class Values(Dry):
             F.cross_entropy(torch.randn(1, 5, 2, 2, device="cuda"), pixels, ignore_index=255)
             F.cross_entropy(torch.randn(1, 5, 2, 2, device="cuda"), pixels)
             torch.nn.EmbeddingBag(7, 8).cuda()(pixels[0])
+            torch.nn.EmbeddingBag(7, 8).cuda()(pixels[0].clamp(max=7) - 1)
             print(words.weight.grad.shape[0])
         """)
         self.assertEqual(lines, ["100"])
@@ -48,7 +49,8 @@ class Values(Dry):
         self.assertEqual(notes, ["program.py:9 takes 100 as a row of 100: a card ends the program there (device-side assert)",
                                  "program.py:10 takes -1 as a label of 5 kinds: a card ends the program there (device-side assert)",
                                  "program.py:13 takes 255 as a label of 5 kinds: a card ends the program there (device-side assert)",
-                                 "program.py:14 takes 255 as a row of 7: a card ends the program there (device-side assert)"])
+                                 "program.py:14 takes 255 as a row of 7: a card ends the program there (device-side assert)",
+                                 "program.py:15 takes -1 as a row of 7: a card adds what lies before the table, or ends the program"])
 
     def test_a_row_that_may_follow_from_an_unknown_value_is_told_so(self):
         lines, marks = self.dry("""

@@ -14,7 +14,7 @@ class Indices:
     def looking_up(self, base, overload, bare):
         """embedding, alone or summed, and the loss that takes a label of each row or pixel."""
         after, op = self.after, None
-        of_labels = base.startswith("nll_loss")
+        of_labels, of_bags = base.startswith("nll_loss"), base.startswith("_embedding_bag")
         cleared = self.clearing(base, overload, bare) if base in CLEARED else None
 
         @self.shell
@@ -30,7 +30,9 @@ class Indices:
             if of_labels:
                 out = out[out != args[4]]
             if out.numel():
-                self.tell(int(out[0]), f"a label of {rows} kinds" if of_labels else f"a row of {rows}")
+                index = int(out.max() if of_bags else out[0])  # the kernel of bags asserts that rows are not too large, and no more
+                does = "adds what lies before the table, or ends the program" if of_bags and index < 0 else "ends the program there (device-side assert)"
+                self.tell(index, f"a label of {rows} kinds" if of_labels else f"a row of {rows}", does)
 
         def kernel(keyset, *args, **kwargs):
             nonlocal op
@@ -41,10 +43,10 @@ class Indices:
             return cleared(keyset, *args, **kwargs) if cleared else op._handle.redispatch_boxed(keyset & after, *args, **kwargs)
         return kernel
 
-    def tell(self, index, what):
+    def tell(self, index, what, does):
         frame = own_frame(sys._getframe(), anywhere=True)
         line = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else "a line that is not known"
         if line not in self.outside:
             self.outside.add(line)
             unless = ", unless it follows from a value of the card that the program read before" if self.reads else ""
-            library.mark("note", f"{line} takes {index} as {what}: a card ends the program there (device-side assert){unless}")
+            library.mark("note", f"{line} takes {index} as {what}: a card {does}{unless}")
