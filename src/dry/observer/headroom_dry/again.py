@@ -105,7 +105,7 @@ class Again:
         if bare in ("sum", "cumsum") and x.dtype is torch.bool and x.dim() == 2 and len(args) > 1:  # lengths of padded rows
             along = list(args[1] or ()) if bare == "sum" else [args[1]]
             if len(along) == 1:
-                return [getattr(torch, bare)(self.rules.mask(x.shape), along[0]).reshape(shapes[0])]
+                return [getattr(torch, bare)(self.rules.mask(x.shape, self.rules.lacks(x)), along[0]).reshape(shapes[0])]
         if bare in ("sum", "count_nonzero") and x.dtype is torch.bool and x.numel() > 1 and not shapes[0]:  # so that `x[mask]` has as many
             return None if self.waits_for_a_count() else [torch.tensor(self.rules.how_many(x), device="cpu")]
         if bare == "topk":
