@@ -251,6 +251,27 @@ class Guesses(Dry):
                 sys.exit(n)
             if bad.any():
                 raise_for(bad)
+            def check(mask):
+                if not mask.any():
+                    return
+                raise ValueError(mask)
+            def is_fine(mask):
+                if not mask.any():
+                    return True
+                print("wrong")
+                return False
+            check(bad)
+            assert is_fine(bad)
+            for mask in bad, bad:
+                if not mask.any():
+                    continue
+                raise ValueError(mask)
+            def checked(mask):
+                if not mask.any():
+                    return x
+                else:
+                    raise ValueError(mask)
+            checked(bad)
             print("done")
         """)
         self.assertEqual(lines, ["done"])

@@ -6,11 +6,20 @@ from .loops import nodes_of
 
 SPEAKING = "print warn warning info debug error exception critical log".split()
 ENDING = "exit _exit quit abort fail".split()
+LEAVING = ast.Return, ast.Continue, ast.Break
 
 
 @functools.lru_cache(maxsize=None)
 def _ifs(file):
-    return nodes_of(file, (ast.If, ast.IfExp))
+    """Each `if` of a file, and what comes after it in its block."""
+    found = []
+    for n in nodes_of(file, ast.AST):
+        if isinstance(n, ast.IfExp):
+            found.append((n, []))
+        for block in (getattr(n, name, None) for name in ("body", "orelse", "finalbody")):
+            if isinstance(block, list):
+                found += [(s, block[i + 1:]) for i, s in enumerate(block) if isinstance(s, ast.If)]
+    return found
 
 
 def _masks(test):
@@ -45,6 +54,14 @@ def _spoken(s):
     return isinstance(s, ast.Expr) and _name(s.value) in SPEAKING
 
 
+def _only_says_so(rest):
+    """Whether what comes after `if not bad.any(): return` says that something is wrong: it raises, or speaks and returns a constant."""
+    if any(isinstance(s, ast.Raise) or isinstance(s, ast.Expr) and _ends(_name(s.value)) for s in rest):
+        return True
+    left = [s for s in rest if not _spoken(s)]
+    return bool(rest) and all(isinstance(s, ast.Return) and (s.value is None or isinstance(s.value, ast.Constant)) for s in left)
+
+
 def _works_on(branch, mask):
     same = ast.dump(mask)
     return any(isinstance(n, type(mask)) and ast.dump(n) == same for s in branch if not _spoken(s) for n in ast.walk(s))
@@ -53,7 +70,7 @@ def _works_on(branch, mask):
 @functools.lru_cache(maxsize=None)
 def works_on_any(file, line):
     """Whether this line is in the test of an `if` whose body works on the places that the mask has, or leaves where there are none."""
-    for n in _ifs(file):
+    for n, rest in _ifs(file):
         if not n.test.lineno <= line <= (n.test.end_lineno or n.test.lineno):
             continue
         body, other = _listed(n.body), _listed(n.orelse)
@@ -62,6 +79,6 @@ def works_on_any(file, line):
         for mask in _masks(n.test):
             if _works_on(work, mask) and not _complains(work):
                 return True
-            if none and any(isinstance(s, (ast.Return, ast.Continue, ast.Break, ast.Raise)) for s in body):
+            if none and any(isinstance(s, ast.Raise) or isinstance(s, LEAVING) and not _only_says_so(other or rest) for s in body):
                 return True
     return False
