@@ -31,7 +31,7 @@ struct WordsOf<studies::LinkRate> {
   static std::string to(const studies::LinkRate& r) { return fmt::format("{:g}GB/s", r.bytes_per_s / 1e9); }
   static std::optional<studies::LinkRate> named(std::string_view word) {
     const auto [number, unit] = number_and_unit(word);
-    const auto is = [&](auto... spellings) { return ((unit == spellings) || ...); };
+    const auto is = [unit = unit](auto... spellings) { return ((unit == spellings) || ...); };
     const double scale = is("", "GB/s", "GBps") ? 1e9 : is("MB/s", "MBps") ? 1e6 : is("Gb/s", "Gbit/s", "Gbps", "gbps") ? 1e9 / 8 : 0;
     if (scale == 0 || !(number > 0) || number > 1e6) return std::nullopt;
     return studies::LinkRate{number * scale};
