@@ -6,7 +6,6 @@
 #include <set>
 
 #include "base/text.h"
-#include "gpu/device.h"
 #include "tests/cli/model_program.h"
 
 namespace headroom {
@@ -51,23 +50,6 @@ TEST_F(ModelProgram, HelpSaysWhoseBatchItIs) {
   EXPECT_NE(help("train").find("Sequences of a micro-batch; of each rank where there are several"), std::string::npos);
 }
 
-TEST_F(ModelProgram, ARefusalNamesTheOptionAsItWasTyped) {
-  refused("memory model --gpus 100000", 2, "headroom memory: --gpus: '100000' is not a whole number");
-  refused("memory model --ranks=100000", 2, "headroom memory: --ranks: '100000' is not a whole number");
-  refused("memory model --gpus 2 --gpus 3", 2, "headroom memory: --gpus is given more than once");
-  refused("memory model --gpus 2 --ranks 3", 2, "headroom memory: --gpus is --ranks here, which is given too");
-  refused("memory model --recompute foo", 2, "headroom memory: --recompute: there is no 'foo'");
-  refused("step --zero foo", 2, "headroom step: --zero: there is no 'foo'");
-  refused("step --max-seq-length 0", 2, "headroom step: --max-seq-length: '0' is not a whole number");
-  refused("step --len 0", 2, "headroom step: --len: '0' is not a whole number");
-}
-
-TEST_F(ModelProgram, ASizeAloneNamesTheModelsOfThatSize) {
-  refused("plan --model 70B", 2, "name one, as llama-3.1-70b, ");
-  refused("memory model --model 405b", 2, "name one, as llama-3.1-405b, ");
-  refused("plan --model no-such", 2, "there is no 'no-such'");
-}
-
 TEST_F(ModelProgram, OfSettingsAsFastTheAnswerNamesOneThatCopiesNothingToTheHost) {
   // The link bounds them all: 128 GPUs gather 70B for a sequence of 256 tokens each.
   const Json j = answer(
@@ -105,11 +87,6 @@ TEST_F(ModelProgram, TheHelpOfAModelsCommandsIsInGroups) {
     const auto from = help.find("\nOptions:\n");
     EXPECT_EQ(help.substr(from, help.find("\n\n", from + 1) - from).find("--batch"), std::string::npos) << command;
   }
-}
-
-TEST_F(ModelProgram, TwoNamesOfOneOptionAreCalledByTheirNames) {
-  refused("memory model --phase inference --batch 16 --concurrency 16", 2, "--concurrency is --batch here, which is given too");
-  refused("memory model --len 16 --len 32", 2, "--len is given more than once");
 }
 
 TEST_F(ModelProgram, WhereSeveralGpusAreTooFewItSaysHowManyWouldDo) {
@@ -385,71 +362,6 @@ TEST_F(ModelProgram, AMemoryAloneIsNoH200) {
   EXPECT_NE(answer(m[1])["answer"].get<std::string>().find(" of 22.4 GiB"), std::string::npos);
 }
 
-// What other programs call a choice is taken; what is not there is answered with what is.
-TEST_F(ModelProgram, WordsOfOtherProgramsAreTakenOrAnswered) {
-  const auto same = [&](const std::string& theirs, const std::string& ours) {
-    EXPECT_EQ(answer(theirs)["rows"], answer(ours)["rows"]) << theirs;
-  };
-  const std::string two = "memory model --model small --len 64 --batch 2 --device h100 --gpus 2 ", as = two + "--as pytorch ";
-  same(two + "--shard zero1", two + "--shard optimizer");
-  same(as + "--attention sdpa", as + "--attention flash");
-  same(as + "--attention flash_attention_2", as + "--attention flash");
-  same(as + "--attention eager", as + "--attention plain");
-  same(two + "--zero 1", two + "--shard optimizer");
-  same(as + "--zero 3", as + "--shard full_shard");
-  same(two + "--shard zero2", two + "--shard gradients");
-  same(two + "--shard zero3", two + "--shard everything");
-  same(as + "--shard fsdp", as + "--shard everything");
-  same(as + "--shard ddp", as + "--shard none");
-  const std::string one = "memory model --model small --len 64 --device h100 ";
-  same(one + "--as torch --adam adamw_torch_fused", one + "--as pytorch --adam fused");
-  same(one + "--as PyTorch --optim paged_adamw_8bit", one + "--as pytorch --adam paged-8bit");
-  same(one + "--phase serve", one + "--phase inference");
-  same(as + "--shard ZeRO-3", as + "--shard everything");
-  same(one + "--as pytorch --precision bf16 --lora 8 --base NF4", one + "--as pytorch --precision bf16 --lora 8 --base 4bit");
-  refused("plan --as pytorch --model small --device h100 --precision fp8", 1, "headroom plan: --as pytorch: torch.autocast has no fp8");
-  refused("plan llama-3.1-8b", 2, "a model is named by --model");
-  refused(one + "--gradient_checkpointing", 2, "--keep input is a checkpoint of each block");
-  EXPECT_NE(answer("plan --as pytorch --model llama-3.1-8b --batch 4 --len 1024 --device 4090 --gpus 2 --most 1")["answer"]
-                .get<std::string>()
-                .find(", with LoRA of rank 16 (--parameters half --lora 16"),
-            std::string::npos);
-  EXPECT_EQ(answer("plan --as pytorch --model llama-3.1-8b --batch 2 --len 1024 --device 4090 --most 1")["fits"], true);
-  const Json large = answer("plan --as pytorch --model llama-3.1-70b --batch 2 --len 1024 --device 4090 --gpus 2 --most 1", 3);
-  EXPECT_NE(
-      large["answer"].get<std::string>().find("QLoRA of rank 16, the least of the ways below; 4 such GPUs hold it with a sequence each"),
-      std::string::npos)
-      << large["answer"];
-  refused("memory model --model small --device h100 --len 2k", 2, "'2k' is 2000 to some and 2048 to others");
-  refused(one + "--keep full", 2, "full checkpointing keeps the input of each block: input; what keeps all: everything");
-  same(one + "--as pytorch --adam Lion_32bit", one + "--as pytorch --adam lion");
-  refused(one + "--as pytorch --gpus 2 --shard everything --adam Muon", 2, "torch.optim.Muon reads whole matrices");
-  const Json gemma = answer("plan --as pytorch --model gemma-3-1b --batch 2 --len 1024 --device h100 --most 1");
-  EXPECT_EQ(gemma["fits"], true);
-  EXPECT_GE(gemma["ways"].size(), 6u);
-  refused(as + "--lora 8 --shard everything", 2, "FSDP2 gathers parameters of one type; add --parameters half");
-  refused("plan --as pytorch --model deepseek-v3 --device h100", 1, "of such models Mixtral, Qwen3-MoE and gpt-oss are known");
-  for (const char* model : {"mixtral-8x7b", "gpt-oss-20b"}) {
-    const Json plan = answer(fmt::format("plan --as pytorch --model {} --batch 8 --len 512 --gpus 8 --device h200 --most 1", model));
-    EXPECT_EQ(plan["fits"], true) << model;
-    EXPECT_EQ(plan["ways"].size(), 4u) << model << ": none that packs experts, and no optimizer in backward on several GPUs";
-  }
-  refused("plan --model small --shard zero2", 2, "plan tries what it can be");
-  for (const char* command : {"plan", "step", "kernels", "results", "compare", "forecast", "memory model"})
-    refused(std::string(command) + " --json", 2, "--format json prints JSON");
-  refused("step --page", 2, "--out FILE.html writes a page");
-  refused(one + "--page", 2, "A page to read is written by --out FILE.html");
-  EXPECT_NE(answer("plan --as pytorch --model 8B --batch 16 --len 512 --gpus 8 --device h100 --most 1")["notes"].dump().find(
-                "QLoRA with DDP where each GPU has room for all weights, else with FSDP2"),
-            std::string::npos);
-  for (const std::string command : {"plan --as pytorch --most 1", "memory model --as pytorch --precision bf16 --lora 8", "memory model"}) {
-    const std::string asked = command + " --batch 1 --len 512 --device h200 --model ";
-    EXPECT_NE(answer(asked + "8B")["notes"].dump().find("8B is a preset of this library: 34 layers of width 4096"), std::string::npos)
-        << command;
-    EXPECT_EQ(answer(asked + "llama-3.1-8b")["notes"].dump().find("preset"), std::string::npos) << command;
-  }
-}
-
 // The ways stand beside each other at their smallest, where a frozen base of 4 bits is the smallest of all; what fits may do more work.
 TEST_F(ModelProgram, TheWaysOfAPlanAreDrawnAtTheirSmallest) {
   const std::string plan = "plan --as pytorch --model llama-3.1-8b --batch 4 --len 2048 --device 4090 --most 1";
@@ -483,77 +395,6 @@ TEST_F(ModelProgram, ThePlanAsPyTorchOfSeveralGpusSaysWhatItLeavesOut) {
   EXPECT_LE(account["rows"][0]["reserved_bytes"], j["memory_bytes"]) << "the account says so too";
   const Json one = answer("plan --as pytorch --model llama-3.1-8b --batch 2 --len 2048 --device 4090 --most 1");
   EXPECT_NE(one["notes"].dump().find("No ms for all parameters, bf16, paged 8-bit AdamW in backward: "), std::string::npos);
-}
-
-// A page of what serves has its own pictures, and where nothing serves the answer says what was tried.
-TEST_F(ModelProgram, ThePlanOfServingShowsTheLargestBatch) {
-  const std::string plan = "plan --phase inference --model llama-3.1-8b --batch 8 --len 8192 --device ";
-  const std::string out = run(plan + "a100").out;
-  EXPECT_NE(out.find("The largest batch at each length\n  bf16 "), std::string::npos) << out;
-  EXPECT_NE(out.find("Tokens per second at that batch, at most\n  bf16 "), std::string::npos) << out;
-  const std::string none = answer("plan --phase inference --model llama-3.1-70b --batch 1 --len 8192 --device 4090", 3)["answer"];
-  EXPECT_NE(none.find(" No --chunk, --cache or --weights makes it fit: the least is "), std::string::npos) << none;
-  const Json answered = answer("plan --phase inference --model mistral-7b-v0.1 --device a100");  // outlives the loop
-  for (const Json& row : answered["rows"]) EXPECT_LE(row["len"], 32768) << "as far as its positions";
-}
-
-// Where nothing on one card serves, the answer has the least of all ways, and how many cards serve it so, and as it is.
-TEST_F(ModelProgram, WhereNothingServesThereIsALeastAndANumberOfGpus) {
-  const auto said = [&](const std::string& words) {
-    return answer("memory model --phase inference --model " + words, 3)["answer"].get<std::string>();
-  };
-  const auto number = [](const std::string& line, const std::string& before) {
-    const auto at = line.find(before);
-    return at == std::string::npos ? 0 : std::stoi(line.substr(at + before.size()));
-  };
-  // 8B, 64 × 200 000: 64 KiB a token in 8 bits is 781 GiB of cache, beside 5.3 GiB of weights in 4 bits; in 8 bits they would be 8.
-  const std::string longer = "llama-3.1-8b --batch 64 --len 200000 --device h100 ", line = said(longer);
-  EXPECT_EQ(number(line, "the least is "), 788) << line;
-  EXPECT_NE(
-      line.find("with --chunk 2048 --cache fp8 --weights int4, for which it takes 12 such GPUs: 6 replicas of --gpus 2 with at most 12 "
-                "sequences each. As it is it takes 28 such GPUs: 7 replicas of --gpus 4 with at most 10 sequences each."),
-      std::string::npos)
-      << line;
-  const std::string one_group = "memory model --phase inference --model llama-3.1-8b --len 200000 --device h100 --gpus 4 --batch ";
-  EXPECT_EQ(answer(one_group + "10")["rows"][0]["fits"], true);
-  EXPECT_EQ(answer(one_group + "11", 3)["rows"][0]["fits"], false);
-  const std::string least = said(longer + "--chunk 2048 --cache fp8 --weights int4");
-  EXPECT_NE(least.find(" No --chunk, --cache or --weights makes it less. As it is it takes 12 such GPUs: "), std::string::npos) << least;
-  // Each of 128 4090 holds a key head of 131 072 positions, 7.9 GiB, beside 5.9 of weights and what the prompt makes.
-  const std::string nowhere = said("llama-3.1-405b --batch 4 --len 131072 --device 4090");
-  EXPECT_NE(nowhere.find("As it is no number of such GPUs serves it: the model divides among 128 at most, and one sequence alone takes "),
-            std::string::npos)
-      << nowhere;
-}
-
-// The fewest GPUs, together or as replicas: three key heads divide among 3, but two cards with half of the sequences each are enough.
-TEST_F(ModelProgram, TheFewestGpusThatServeAreNamed) {
-  const std::string small = "memory model --phase inference --model smollm2-135m --device 4090 --len 2048 --batch ";
-  const std::string line = answer(small + "1024", 3)["answer"];
-  EXPECT_NE(line.find("As it is it takes 2 such GPUs: 2 replicas with at most 5"), std::string::npos) << line;
-  EXPECT_EQ(answer(small + "512")["rows"][0]["fits"], true);
-  const std::string same =
-      answer("memory model --phase inference --model qwen3-32b --device 5090 --weights int4 --batch 4 --len 32768", 3)["answer"];
-  EXPECT_EQ(same.find("for which it takes"), std::string::npos) << "the number is said once: " << same;
-  EXPECT_NE(same.find("As it is it takes 2 such GPUs (--gpus 2)."), std::string::npos) << same;
-  refused("memory model --phase inference --model qwen2.5-7b --device h100 --gpus 8", 2,
-          "query heads of this model, 28, do not divide by 8 for tensor parallelism; --gpus 2, 4 do");
-}
-
-// A server brings kernels of its own, so that the bytes of serving are known of cards that ours do not run on.
-TEST_F(ModelProgram, CardsWithoutOurKernelsServe) {
-  for (const std::string card : {"t4", "v100", "mi300x"}) {
-    const std::string size = "--phase inference --model qwen3-0.6b --batch 2 --len 1024 --device ";
-    const Json j = answer("memory model " + size + card), row = j["rows"][0], like = answer("memory model " + size + "a100")["rows"][0];
-    EXPECT_NE(j.dump().find("kernels do not run on"), std::string::npos) << card;
-    EXPECT_EQ(row["fits"], true) << card;
-    EXPECT_EQ(row["weight_bytes"], like["weight_bytes"]) << card;
-    EXPECT_EQ(row["cache_bytes"], like["cache_bytes"]) << card;
-    EXPECT_EQ(row["precision"], card == "mi300x" ? "bf16" : "fp16") << card;
-    EXPECT_GT(row["tokens_per_s_at_most"], 0) << row;
-    EXPECT_EQ(answer("plan " + size + card)["fits"], true) << card;
-    refused("memory model --model qwen3-0.6b --device " + card, 2, "What PyTorch takes there");
-  }
 }
 
 TEST_F(ModelProgram, ALengthPastTheModelsPositionsIsSaid) {
