@@ -32,6 +32,7 @@ struct Given {
 
   Ref saved_tensors = name("saved_tensors"), save_for_backward = name("save_for_backward"), requires_grad = name("requires_grad");
   Ref set_materialize_grads = name("set_materialize_grads"), form = name("form"), is_neg = name("is_neg");
+  Ref settled = name("settled");
   static Ref name(const char* text) { return Ref(interpreter().PyUnicode_InternFromString(text)); }
 };
 Given* given = nullptr;
@@ -407,7 +408,8 @@ Object* forward(Object*, Object* const* arguments, Size) {
                       : call_method(method, {ctx, qkv[0], qkv[1], qkv[2], o, lse});
   };
   if (!call_method(given->set_materialize_grads.get(), {ctx, py._Py_FalseStruct}) || !save() ||
-      py.PyObject_SetAttr(ctx, given->form.get(), arguments[4]) != 0)
+      py.PyObject_SetAttr(ctx, given->form.get(), arguments[4]) != 0 ||
+      py.PyObject_SetAttr(ctx, given->settled.get(), f->pass.owner.get()) != 0)  // for quick.py, where the compiler reads backward
     return nullptr;
   return result(std::move(made), arguments[5]);
 }

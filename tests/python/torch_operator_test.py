@@ -143,6 +143,33 @@ class OperatorTest(Base):
                 for g, w in zip(got, want):
                     self.near(g, w, torch.float32)
 
+    def test_compiled_autograd_without_graph_breaks(self):
+        """Of calls that were made in eager mode, those that skip Python among them."""
+        from torch._dynamo import compiled_autograd
+
+        if not hasattr(compiled_autograd, "_enable"):
+            self.skipTest("this torch has no such switch")
+        for device in DEVICES:
+            for options in ({}, {"dropout_p": 0.25, "seed": torch.tensor([3, 4], device=device)}, {"sink": torch.rand(4, device=device)}):
+                torch._dynamo.reset()
+                for seed in range(3):
+                    q, k, v = tensors(device, seed=seed)
+                    want = torch.autograd.grad(ht.attention(q, k, v, is_causal=True, **options).sum(), [q, k, v])
+                    with compiled_autograd._enable(lambda graph: torch.compile(graph, backend="aot_eager", fullgraph=True)):
+                        ht.attention(q, k, v, is_causal=True, **options).sum().backward()
+                    for t, w in zip((q, k, v), want):
+                        self.near(t.grad, w, torch.float32)
+
+    def test_functionalized(self):
+        q, k, v = tensors()
+        call = lambda q, k, v: ht.attention(q, k, v, is_causal=True)  # noqa: E731
+        got = torch.func.functionalize(call)(q, k, v)
+        self.near(got, call(q, k, v), torch.float32)
+        for g, w in zip(torch.autograd.grad(got.sum(), [q, k, v]), torch.autograd.grad(call(q, k, v).sum(), [q, k, v])):
+            self.near(g, w, torch.float32)
+        with self.assertRaisesRegex(NotImplementedError, "inside torch.func.functionalize, .* where a gradient is asked for"):
+            torch.func.functionalize(torch.func.grad(lambda q: call(q, k.detach(), v.detach()).sum()))(q.detach())
+
     def test_compile_with_dynamic_shapes(self):
         compiled = torch.compile(lambda q, k, v: ht.attention(q, k, v, is_causal=True), fullgraph=True, dynamic=True, backend="aot_eager")
         with torch._dynamo.config.patch(error_on_recompile=True):

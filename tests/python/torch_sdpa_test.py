@@ -226,15 +226,20 @@ class ReplaceTest(Base):
             self.near(compiled(one_off), torchs(q, k, v, one_off), torch.float32)
         self.assertIn("cannot be read in compiled code", seen.explain())
 
-    def test_functionalized_code_is_torchs(self):
+    def test_functionalized_code_is_served_but_for_gradients(self):
         F = torch.nn.functional
         q, k, v = tensors(grad=False)
         call = lambda q: F.scaled_dot_product_attention(q, k, v, enable_gqa=True).square().sum()  # noqa: E731
-        for transform in (torch.func.functionalize, lambda f: torch.func.functionalize(torch.func.grad(f))):
+        functionalize, grad, vmap = torch.func.functionalize, torch.func.grad, torch.func.vmap
+        for transform, left in (
+            (functionalize, []),
+            (lambda f: functionalize(lambda q: vmap(f)(torch.stack([q, q * 2]))), []),
+            (lambda f: functionalize(grad(f)), ["inside torch.func.functionalize, which knows no autograd.Function, where a gradient is asked for"]),
+        ):
             with ht.replace_sdpa() as seen:
                 got = transform(call)(q)
             self.near(got, transform(call)(q), torch.float32)
-            self.assertEqual(list(seen.left), ["inside torch.func.functionalize, which knows no autograd.Function"])
+            self.assertEqual(list(seen.left), left)
 
     def test_what_a_mask_says_is_not_recorded(self):
         from torch.fx.experimental.proxy_tensor import make_fx

@@ -9,7 +9,7 @@ from . import quick
 from .calls import KINDS, call_of
 from .checks import with_signs
 from .operators import NO_PAGES
-from .transforms import Transformed
+from .transforms import transformed
 
 
 class _Attention(torch.autograd.Function):
@@ -47,8 +47,9 @@ def _gradients(settled, saved, d_o, dlse):
     if d_o is None:
         d_o = torch.zeros_like(o)
     d_o, dlse = with_signs((d_o, dlse))
-    # Second derivatives are wanted, and the operator says that there are none; a mode came after forward; or gradients of several results at once.
-    if torch.is_grad_enabled() or _modes[0]() != 0 or _transforms() is not None or any(t is not None and _has_a_batch(t) for t in (d_o, dlse)):
+    # Compiled autograd knows operators alone; second derivatives are wanted, and the operator says that there are none; a mode came after forward; or
+    # gradients of several results at once.
+    if torch.compiler.is_compiling() or torch.is_grad_enabled() or _modes[0]() != 0 or _transforms() is not None or any(t is not None and _has_a_batch(t) for t in (d_o, dlse)):
         return torch.ops.headroom.attention_backward(d_o, dlse, q, k, v, o, lse, *(more or (None,) * 5), *options)
     return call.backward(d_o, dlse, q, k, v, o, lse, *more)
 
@@ -118,7 +119,7 @@ def run(tensors, options, return_lse=False):
     if q.device.type in KINDS and directly(q, k, v):
         return run_directly(settled(tensors, options), return_lse, *tensors)
     if not torch.compiler.is_compiling() and _transforms is not None and (_transforms() is not None or _forward_ad._current_level >= 0):
-        out = Transformed.apply(*tensors, *options)
+        out = transformed(*tensors, *options)
     else:
         out = torch.ops.headroom.attention_forward(*tensors, *options)
     return out if return_lse else out[0]

@@ -15,7 +15,7 @@ from .calls import KINDS, ORDERS
 from .checks import cast, options_of, reason_why_not
 from .direct import any_autocast, directly, draw_of, keep, run, run_directly, seed_of, settled
 from .imports import when_imported
-from .transforms import NO_FORWARD_MODE
+from .transforms import FUNCTIONALIZED, NO_FORWARD_MODE, is_differentiated, is_functionalized
 
 _torchs = torch.nn.functional.scaled_dot_product_attention
 _naming = threading.Lock()  # guards what follows, and the name in torch.nn.functional
@@ -252,11 +252,6 @@ def _order_as_torchs(q, kernel):
 _known = {}  # what was asked before, settled
 
 
-def _is_functionalized():
-    of_functorch = torch._C._functorch
-    return any(one.key() == of_functorch.TransformType.Functionalize for one in of_functorch.get_interpreter_stack() or ())
-
-
 def _sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
     compiling = torch.compiler.is_compiling()
     seen = None if compiling or not _replacing else _replacing[-1]
@@ -298,8 +293,8 @@ def _sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, sca
             return _leave(bias[1], seen, *given)
         if bias is not None:
             align, is_causal, mask = bias[0], True, None
-    if not compiling and _is_functionalized():
-        return _leave("inside torch.func.functionalize, which knows no autograd.Function", seen, *given)
+    if not compiling and is_functionalized() and is_differentiated():
+        return _leave(FUNCTIONALIZED, seen, *given)
     dims, as_given = query.dim() if isinstance(query, torch.Tensor) else 4, (q, k, v)
     q, k, v = _in_four_dimensions(q, k, v)
     alone = _is_dense(k) and k.dim() == 4 and k.shape[1] == 1  # one key head for all queries: torch broadcasts it

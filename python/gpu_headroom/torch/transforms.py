@@ -1,11 +1,34 @@
 """The operators for torch.func and forward derivatives, which an operator's own autograd does not know."""
 
 import torch
+import torch.autograd.forward_ad as _forward_ad
 
 from .operators import gradients, no_second, remember
 
-
 NO_FORWARD_MODE = "gpu_headroom.torch has no forward-mode derivatives of attention"
+FUNCTIONALIZED = "inside torch.func.functionalize, which knows no autograd.Function, where a gradient is asked for"
+
+
+def is_functionalized():
+    """Whether a call is inside torch.func.functionalize."""
+    functorch = torch._C._functorch
+    return any(one.key() == functorch.TransformType.Functionalize for one in functorch.get_interpreter_stack() or ())
+
+
+def is_differentiated():
+    """Whether a call is inside torch.func's grad or jvp, or forward-mode derivatives."""
+    kinds = torch._C._functorch.TransformType
+    stack = torch._C._functorch.get_interpreter_stack() or ()
+    return _forward_ad._current_level >= 0 or any(one.key() in (kinds.Grad, kinds.Jvp) for one in stack)
+
+
+def transformed(*arguments):
+    """The operator inside transforms; functionalize alone, and vmap in it, need no autograd.Function."""
+    if not is_functionalized():
+        return Transformed.apply(*arguments)
+    if is_differentiated():
+        raise NotImplementedError(f"gpu_headroom.torch.attention {FUNCTIONALIZED}: use torch's math attention for this call")
+    return torch.ops.headroom.attention_forward(*arguments)
 
 
 class Transformed(torch.autograd.Function):
