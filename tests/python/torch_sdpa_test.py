@@ -63,6 +63,56 @@ class ReplaceTest(Base):
                 self.assertTrue(torch.equal(F.scaled_dot_product_attention(q, k, v, scale=scale).isnan(), want.isnan()))
             self.assertRegex(seen.explain(), f"scale is {scale}: it must be finite")
 
+    def test_the_arguments_are_torchs(self):
+        """What torch takes by name alone, and what it takes as True or False alone; in the second call too, which skips checks."""
+        F = torch.nn.functional
+        q, k, v = tensors(heads=2)
+        outcomes = []
+        for ours in (False, True):
+            with ht.replace_sdpa():
+                function = F.scaled_dot_product_attention if ours else sdpa._torchs
+                for _ in range(2):
+                    F.scaled_dot_product_attention(q, k, v, is_causal=True)
+                said = []
+                for wrong, named in (((None, 0.0, False, 0.5), {}), ((), {"is_causal": 1}), ((), {"is_causal": None}), ((), {"is_causal": "x"}),
+                                     ((), {"enable_gqa": 1}), ((), {"causal": True})):  # fmt: skip
+                    with self.assertRaises(TypeError) as refused:
+                        function(q, k, v, *wrong, **named)
+                    said.append(str(refused.exception))
+            outcomes.append(said)
+        self.assertEqual(*outcomes)
+
+    def test_heads_and_dimensions_that_torch_takes_otherwise_or_not(self):
+        F = torch.nn.functional
+        q, one, two, three = torch.randn(2, 4, 5, 8), torch.randn(2, 1, 5, 8), torch.randn(5, 8), torch.randn(2, 5, 8)
+
+        def outcome(given, named):
+            try:
+                return F.scaled_dot_product_attention(*given, **named).shape
+            except (RuntimeError, IndexError) as refused:
+                return type(refused), str(refused)
+
+        for *given, named in (
+            (one, q, q, {"enable_gqa": True}),
+            (two, two, two, {"enable_gqa": True}),
+            (three, three, three, {"attn_mask": torch.ones(1, 1, 1, 5, dtype=torch.bool)}),  # torch's versions differ
+        ):
+            want = outcome(given, named)
+            with self.subTest(shape=given[0].shape), ht.replace_sdpa() as seen:
+                self.assertEqual(outcome(given, named), want)
+            self.assertEqual(seen.served, 0)
+
+    def test_masks_of_nothing(self):
+        F = torch.nn.functional
+        for device, (batch, len_q, len_k) in itertools.product(DEVICES, ((2, 0, 7), (0, 5, 7), (2, 5, 0), (2, 0, 0), (0, 0, 0))):
+            q, k, v = torch.randn(batch, 2, len_q, 8, device=device), *torch.randn(2, batch, 2, len_k, 8, device=device)
+            for mask in (torch.ones(len_q, len_k, dtype=torch.bool), torch.zeros(batch, 1, 1, len_k), torch.zeros(1, 1, len_q, 1)):
+                with ht.replace_sdpa() as seen:
+                    o = F.scaled_dot_product_attention(q, k, v, mask.to(device))
+                want = F.scaled_dot_product_attention(q, k, v, mask.to(device))
+                self.assertEqual((o.shape, o.stride(), seen.served), (want.shape, want.stride(), 1), (batch, len_q, len_k, mask.shape))
+                self.assertTrue(torch.equal(o, want))
+
     def test_nested_tensors_are_torchs(self):
         F, parts = torch.nn.functional, [torch.randn(5, 2, 8), torch.randn(7, 2, 8)]
         strided = torch.nested.nested_tensor([t.transpose(0, 1).contiguous() for t in parts])

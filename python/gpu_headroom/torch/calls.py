@@ -320,7 +320,7 @@ def _shape_and_stride(shape, heads_first, order=0):
     strides, step = [0, 0, 0], shape[3]
     for at in reversed(ORDERS[order]):
         strides[at] = step
-        step = step * shape[at]
+        step = step * (1 if type(shape[at]) is int and shape[at] == 0 else shape[at])  # a symbol of compiled code is not asked
     return shape, (*strides, 1)
 
 

@@ -122,6 +122,8 @@ def _lists(blocks, len_q, batch, device):
 
 def _find(mask, batch, len_q, len_k, padding):
     """A Seen, or the reason why there is none."""
+    if 0 in (batch, len_q, len_k):  # nothing says anything
+        return Seen(False, None, "top-left", 0, len_k)
     if mask.shape[1] > 1 and mask.stride(1) != 0 and not (mask == mask[:, :1]).all():
         return _as_booleans(mask, padding)[1] or "attn_mask differs between heads"
     mask = mask[:, 0]

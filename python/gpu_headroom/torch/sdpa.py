@@ -178,7 +178,7 @@ def _leave(reason, seen, query, key, value, attn_mask, dropout_p, is_causal, sca
         seen.left[reason] += 1
     elif torch.compiler.is_compiling():
         _note_compiled(reason)
-    rest = {"enable_gqa": enable_gqa} if enable_gqa else {}  # torch 2.4 has no such argument
+    rest = {} if enable_gqa is False else {"enable_gqa": enable_gqa}  # torch 2.4 has no such argument
     given = dict(attn_mask=attn_mask, dropout_p=dropout_p, is_causal=is_causal, scale=scale, **rest)
     if isinstance(attn_mask, torch.Tensor) and _foreign(attn_mask):
         if not torch.compiler.is_compiling():
@@ -203,9 +203,11 @@ def _is_dense(t):
     return isinstance(t, torch.Tensor) and t.layout == torch.strided and not t.is_nested
 
 
-def _in_four_dimensions(q, k, v):
+def _in_four_dimensions(q, k, v, enable_gqa):
     """q, k and v as [batch, heads, len, head_dim], expanded where torch broadcasts; unchanged where that is not possible."""
     if not all(_is_dense(t) for t in (q, k, v)):
+        return q, k, v
+    if enable_gqa and q.dim() < 4 and (q.dim() == 2 or q.shape[0] != k.shape[0]):  # torch takes what is third from behind as heads
         return q, k, v
     if q.dim() == k.dim() == v.dim() and 2 <= q.dim() < 4:
         q, k, v = (t[(None,) * (4 - t.dim())] if t.dim() == 2 else t.unsqueeze(1) for t in (q, k, v))
@@ -218,7 +220,7 @@ def _in_four_dimensions(q, k, v):
     if heads and heads[0] == heads[-1]:
         n = heads[0]
         k, v = (t if t.shape[1] == n else t.expand(-1, n, -1, -1) for t in (k, v))
-        if q.shape[1] == 1:
+        if q.shape[1] == 1 and not enable_gqa:
             q = q.expand(-1, n, -1, -1)
     return q, k, v
 
@@ -252,7 +254,7 @@ def _order_as_torchs(q, kernel):
 _known = {}  # what was asked before, settled
 
 
-def _sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+def _sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False):
     compiling = torch.compiler.is_compiling()
     seen = None if compiling or not _replacing else _replacing[-1]
     given = query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa
@@ -269,11 +271,13 @@ def _sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, sca
                 seen.served += 1
             return o
     known_as = None
+    if type(is_causal) is not bool or type(enable_gqa) is not bool:
+        return _leave("is_causal or enable_gqa is neither True nor False, which torch refuses", seen, *given)
     if attn_mask is None and type(dropout_p) in (float, int) and directly(query, key, value) and not any_autocast():
         try:
             known_as = (
                 query.shape, query.stride(), key.shape, key.stride(), value.shape, value.stride(), query.dtype, key.dtype, value.dtype,
-                query.device, key.device, value.device, dropout_p, is_causal, is_causal is True, scale, enable_gqa, tf32, on,
+                query.device, key.device, value.device, dropout_p, is_causal, scale, enable_gqa, tf32, on,
                 torch.are_deterministic_algorithms_enabled(), torch.get_num_threads() if query.is_cpu else None,
             )  # fmt: skip
             found = _known.get(known_as)
@@ -285,8 +289,7 @@ def _sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, sca
                 seen.served += 1
             return o
     q, k, v = cast([query, key, value]) if all(isinstance(t, torch.Tensor) for t in (query, key, value)) else (query, key, value)
-    align, is_causal = "top-left", bool(is_causal)
-    mask = attn_mask
+    align, mask = "top-left", attn_mask
     if mask is not None:
         bias = _causal_bias(mask, q, k) if not is_causal else None
         if bias is not None and bias[1] is not None:
@@ -296,14 +299,14 @@ def _sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, sca
     if not compiling and is_functionalized() and is_differentiated():
         return _leave(FUNCTIONALIZED, seen, *given)
     dims, as_given = query.dim() if isinstance(query, torch.Tensor) else 4, (q, k, v)
-    q, k, v = _in_four_dimensions(q, k, v)
+    q, k, v = _in_four_dimensions(q, k, v, enable_gqa)
     alone = _is_dense(k) and k.dim() == 4 and k.shape[1] == 1  # one key head for all queries: torch broadcasts it
     readable = isinstance(mask, torch.Tensor) and not is_causal
     reason = reason_why_not(q, k, v, None if readable else mask, dropout_p, scale, enable_gqa or alone, "bhld")
     window = cu_q = cu_k = None
     if readable and reason is None:
         said = mask.unsqueeze(1) if dims == 3 and mask.dim() == 3 else mask
-        fits = mask.dim() >= 2 and mask.dtype in (torch.bool, torch.float32, query.dtype, q.dtype)
+        fits = 2 <= mask.dim() <= dims and mask.dtype in (torch.bool, torch.float32, query.dtype, q.dtype)
         said = masks.read(said, q, k) if fits else f"attn_mask is {mask.dtype} of {mask.dim()} dimensions, which torch refuses"
         if isinstance(said, masks.Seen):
             is_causal, window, align, cu_q, cu_k = said.is_causal, said.window, said.align, said.cu_q, said.cu_k
@@ -334,6 +337,9 @@ def _sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, sca
             _note_compiled(None)
         return o if dims == 4 else o[(0,) * (4 - dims)] if dims == 2 else o.squeeze(1)
     return _leave(reason, seen, *given)
+
+
+_sdpa.__name__ = _sdpa.__qualname__ = _torchs.__name__  # as it is called in what Python says of wrong arguments
 
 
 @contextlib.contextmanager
