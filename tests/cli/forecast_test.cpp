@@ -87,6 +87,39 @@ TEST_F(Forecast, AProgramThatFailsWhereNothingOfItsMaskIsTrueKeepsItsUpperEnd) {
   EXPECT_EQ(whole["peak_reserved_bytes"], some["peak_reserved_bytes"]);
   EXPECT_EQ(some["uncertain"]["high_bytes"], some["needed_bytes"]) << "with all of the mask this one needs less";
   EXPECT_GT(whole["uncertain"]["high_bytes"], some["uncertain"]["high_bytes"]);
+  const Ended said = run(line("--device h100", "batch=8 routed masked bounded some stumbles"));
+  EXPECT_NE(said.out.find("run twice: with half of each such mask, with all of it; the need is the interval of both."), std::string::npos)
+      << said.out;
+  EXPECT_NE(said.out.find("another run of the program, with nothing of it, failed (exit code 7"), std::string::npos) << said.out;
+  EXPECT_NE(said.out.find("so it is not in the interval"), std::string::npos) << said.out;
+  EXPECT_NE(some["uncertain"]["said"].dump().find("with nothing of it, failed"), std::string::npos) << some["uncertain"]["said"];
+}
+
+TEST_F(Forecast, AFailedRunWithOtherExpertsLeavesNoUpperEndAndIsSaid) {
+  const Ended said = run(line("--device h100", "batch=8 routed bounded some"));
+  EXPECT_TRUE(said.out.starts_with("Fits as far as is known")) << said.out;
+  EXPECT_NE(said.out.find("a run with other values of the card failed"), std::string::npos) << said.out;
+  EXPECT_NE(said.out.find("with as many to each, failed (exit code 7"), std::string::npos) << said.out;
+  EXPECT_NE(said.out.find("so nothing bounds the need from above"), std::string::npos) << said.out;
+}
+
+// Experts and masks: the need is that of masks that are nearly full, too. Other numbers are drawn in each of these runs.
+TEST_F(Forecast, SeveralGuessesAreSaidAndRunTogether) {
+  const Ended said = run(line("--device h100", "batch=8 routed masked both"));
+  EXPECT_NE(said.out.find("model.py:6 reads how many tokens go to each expert, and model.py:7 reads which elements of a mask are true"),
+            std::string::npos)
+      << said.out;
+  EXPECT_NE(said.out.find("run four times: with tokens to any experts and half of each such mask"), std::string::npos) << said.out;
+  EXPECT_EQ(said.out.find("drawn"), std::string::npos) << said.out;
+  const auto high = [&](const char* words) { return json("--device h100", words, 0)["uncertain"]["high_bytes"].get<std::int64_t>(); };
+  EXPECT_EQ(high("batch=8 routed masked both bounded varied"), high("batch=8 routed masked bounded") + 8 * 32 * mib);
+}
+
+TEST_F(Forecast, ValuesThatMayDifferAreRunOnceMore) {
+  const Ended said = run(line("--device h100", "batch=8 routed differing"));
+  EXPECT_NE(said.out.find("run twice: with values that all differ, with values that are all the same; the need is the interval of both."),
+            std::string::npos)
+      << said.out;
 }
 
 // Blocks of other sizes for each mask may reserve more than the largest of one size.

@@ -22,7 +22,7 @@ class Guesses(Dry):
         self.assertEqual(self.dry(program)[0][0], lines[0])
         self.assertEqual(self.dry(program, HEADROOM_DRY_ROUTING="balanced")[0][0], str([8] * 16))
         routed = lambda marks: [(m[1].rsplit("/", 1)[1], m[2]) for m in marks if m[0] == "routed"]
-        self.assertEqual(routed(marks), [("program.py:5", 0)])
+        self.assertEqual(routed(marks), [("program.py:5", 0), ("program.py:6", 1)])
         boxes = "import torch\nx = torch.randn(64, device='cuda')\nbest = x.topk(16)[0]\nprint((best > 0.1).nonzero().shape[0])\n"
         lines, marks_of_boxes = self.dry(boxes)
         self.assertEqual((lines, routed(marks_of_boxes)), (["8"], [("program.py:4", 1)]), "how much of a mask is true")
@@ -102,7 +102,7 @@ class Guesses(Dry):
         """
         routed = lambda marks: [(m[1].rsplit("/", 1)[1], m[2]) for m in marks if m[0] == "routed"]
         lines, marks = self.dry(program)
-        self.assertEqual((lines, routed(marks)), (["32 64 3000000"], [("program.py:4", 1)]))
+        self.assertEqual((lines, routed(marks)), (["32 64 3000000"], [("program.py:4", 1), ("program.py:4", 4)]))
         self.assertEqual(self.dry(program, HEADROOM_DRY_ROUTING="balanced")[0], ["0 1 0"])
         self.assertEqual(self.dry(program, HEADROOM_DRY_ROUTING="worst")[0], ["64 64 6000000"])
         known = "import torch\nx = torch.arange(64, device='cuda')\nprint(x[x > 9].shape[0], torch.unique(x // 2).shape[0])\n"

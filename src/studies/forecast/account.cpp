@@ -2,22 +2,42 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "studies/forecast/reading.h"
 
 namespace headroom::studies {
 
 const GuessedWords& words_of(Guessed guessed) {
-  static constexpr GuessedWords words[]{
-      {"other experts", "how many tokens go to each expert", "three", "tokens to any of them, as many to each, all to the same",
-       "the choice of experts"},
-      {"other masks", "which elements of a mask are true, or how many values differ", "four",
-       "with half of each such mask, with nothing of it, with all of it, with nearly all of it", "how much of a mask is true"},
-      {"other draws", "a size that follows from what is drawn at random", "three",
-       "with other numbers each time, of which a fourth may be outside the interval", "what is drawn at random"},
-      {"other paddings", "which products torch.compile pads, by their times on the card", "three",
-       "as is likely, with none of them padded, with all of them", "which products are padded"},
+  static constexpr GuessedWords words[guesses]{
+      {"other experts",
+       "how many tokens go to each expert",
+       "the choice of experts",
+       {"tokens to any experts", "as many to each", "all to the same", nullptr}},
+      {"other masks",
+       "which elements of a mask are true",
+       "how much of a mask is true",
+       {"half of each such mask", "nothing of it", "all of it", "nearly all of it"}},
+      {"other draws",
+       "a size that follows from what is drawn at random",
+       "what is drawn at random",
+       {"drawn numbers", "others", "others again, of which a card's may be none", nullptr}},
+      {"other paddings",
+       "which products torch.compile pads, by their times on the card",
+       "which products are padded",
+       {"products padded as is likely", "none of them padded", "all of them padded", nullptr}},
+      {"fewer values that differ",
+       "how many values differ",
+       "how many values differ",
+       {"values that all differ", "values that are all the same", nullptr, nullptr}},
   };
   return words[std::size_t(guessed)];
+}
+
+std::string words_of_run(const std::vector<Routing>& routing, std::size_t run) {
+  std::vector<std::string> words;
+  for (const Routing& one : routing)
+    if (const char* const how = words_of(one.guessed).runs[run]) words.emplace_back(how);
+  return words.empty() ? "" : "with " + joined(words, " and ");
 }
 
 ReservedRange reserved_range(const dry::Needs& low, const dry::Needs& high, std::uint64_t unsure_bytes) {

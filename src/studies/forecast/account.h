@@ -1,6 +1,7 @@
 // The account of one card, as one process of a dry run used it: read from the record, block by block. The sums are those of PyTorch's own
 // allocator; only the words for what a block is are ours, by the phase in which it was allocated and the phase in which it was given back.
 #pragma once
+#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,13 +14,24 @@
 namespace headroom::studies {
 
 // What a dry run guesses where sizes follow from it, as the observer numbers it: which experts tokens go to, which elements of a mask are true, what the
-// card draws at random, which products torch.compile pads.
-enum class Guessed { experts, masks, draws, paddings };
+// card draws at random, which products torch.compile pads, how many values differ.
+enum class Guessed { experts, masks, draws, paddings, differences };
+constexpr int guesses = 5;
 
 struct GuessedWords {
-  const char *others, *reads, *times, *runs, *decides;
+  const char *others, *reads, *decides;
+  std::array<const char*, 4>
+      runs;  // with the usual guess, with as little and as much as there may be, and with nearly as much; null: no run of its own
 };
 const GuessedWords& words_of(Guessed);
+
+struct Routing {
+  std::string line;  // the line that reads a size that follows from the guess
+  Guessed guessed = Guessed::experts;
+};
+
+// "with tokens to any experts and half of each such mask": what one of these runs is; empty: none of the guesses has it.
+std::string words_of_run(const std::vector<Routing>&, std::size_t run);
 
 struct RanOut {             // the card had no room, and the program was told
   std::uint64_t bytes = 0;  // the tensor's bytes; 0: unknown
@@ -91,8 +103,7 @@ struct ProcessStory {
   bool ended_itself = false;                 // in that while, with an exit code of its own
   std::vector<std::string> unknown_lines;    // lines that read unknown values since the last step; the first ones
   bool made_optimizer = false;
-  std::string routed;  // a line whose sizes follow from a guess
-  Guessed guessed = Guessed::experts;
+  std::vector<Routing> routed;  // the first line of each guess
   bool late_events = false;  // PyTorch's allocator asked whether another stream is done with memory, and only the card's speed decides it
   std::string torch;         // its version; empty: not known
   bool torch_with_cuda = true;

@@ -109,9 +109,14 @@ dry::Dry dry_of(const Device& device, const Room& room, int cards) {
 
 namespace {
 
-const ProcessStory* routed_one(const std::vector<ProcessStory>& processes) {
-  const auto one = std::ranges::find_if(processes, [](const ProcessStory& p) { return !p.routed.empty(); });
-  return one == processes.end() ? nullptr : &*one;
+// The first line of each guess from which sizes follow. Draws are others in each run, so they are said only where nothing else is guessed.
+std::vector<Routing> routing_of(const std::vector<ProcessStory>& processes) {
+  std::vector<Routing> all;
+  for (const ProcessStory& p : processes)
+    for (const Routing& one : p.routed)
+      if (std::ranges::find(all, one.guessed, &Routing::guessed) == all.end()) all.push_back(one);
+  if (all.size() > 1) std::erase_if(all, [](const Routing& one) { return one.guessed == Guessed::draws; });
+  return all;
 }
 
 std::pair<std::uint64_t, std::uint64_t> allocated_range(const ProgramAccount& a) {
@@ -172,15 +177,20 @@ void take_in(Told& t, const DryRun& run) {
     }
 }
 
-// Runs the program again with each value of a variable, and takes these runs into the need. One that fails leaves no upper end, but with the value
-// `least`, which needs no more than others.
-void add_runs(Told& t, const DryRunAsked& as_it_ran, const char* variable, std::span<const char* const> values, const char* what,
-              const Host& host, std::string_view least = "") {
+// Another run of the program, and how the answer says it.
+struct Another {
+  const char* value;  // of the variable that makes it another one
+  OtherRun said;      // `bounds`: where it fails, the runs that did not still bound the need
+};
+
+// Runs the program again with each value of a variable, and takes these runs into the need; those that were made are added to `done`.
+void add_runs(Told& t, const DryRunAsked& as_it_ran, const char* variable, std::span<const Another> others, const char* what,
+              const Host& host, std::vector<OtherRun>& done) {
   if (!t.runs) {
     t.runs = Runs{.least_bytes = least_of(t), .low_bytes = t.row.low_bytes.value_or(t.row.needed_bytes), .high_bytes = t.row.high_bytes};
     std::tie(t.runs->allocated_low_bytes, t.runs->allocated_high_bytes) = allocated_range(t.accounts.front());
   }
-  for (const char* value : values) {
+  for (const auto& [value, said] : others) {
     if (t.stop(host.stop(), what)) {
       t.runs->high_bytes.reset();
       break;
@@ -193,11 +203,17 @@ void add_runs(Told& t, const DryRunAsked& as_it_ran, const char* variable, std::
       asked.dry.card.unlimited = unlimited_from(run);
       run = run_dry(asked);
     }
-    if (t.stop(run.ended.asked, what) || !run.ended_well() || !run.any_bytes()) {
-      if (value != least) t.runs->high_bytes.reset();
+    if (t.stop(run.ended.asked, what)) {
+      t.runs->high_bytes.reset();
       continue;
     }
-    take_in(t, run);
+    done.push_back(said);
+    if (run.ended_well() && run.any_bytes()) {
+      take_in(t, run);
+      continue;
+    }
+    done.back().failed = run.ended_well() ? "it used no card" : run.how_it_ended();
+    if (!said.bounds) t.runs->high_bytes.reset();
   }
   t.row.low_bytes = t.runs->low_bytes;
   t.row.high_bytes = t.runs->high_bytes;
@@ -206,22 +222,24 @@ void add_runs(Told& t, const DryRunAsked& as_it_ran, const char* variable, std::
 // Sizes follow from which experts tokens go to. The run sent each token to any of them; the interval has room for two others: as many tokens to
 // each, and all to the same (the other experts then have no gradient). Of an unknown mask half is true, and in these runs nothing, then all, then nearly
 // all, of each mask another share: a block of one size does not serve the next, so more is reserved. A program that fails where nothing is true, or nearly
-// all, has no such end, and keeps its others.
-void add_routing(Told& t, const DryRunAsked& as_it_ran, const ProcessStory& one, const Host& host) {
-  constexpr std::array others{"balanced", "worst"};
-  t.routing = Routing{one.routed, one.guessed};
-  const std::string what = fmt::format("the runs with {}", words_of(one.guessed).others);
-  add_runs(t, as_it_ran, dry::routing_variable, others, what.c_str(), host, one.guessed == Guessed::masks ? others[0] : "");
-  constexpr std::array nearly{"nearly"};
-  if (one.guessed == Guessed::masks) add_runs(t, as_it_ran, dry::routing_variable, nearly, what.c_str(), host, nearly[0]);
+// all, has no such end, and keeps its others. Of values that all differ, the other run has all the same.
+void add_routing(Told& t, const DryRunAsked& as_it_ran, const Host& host) {
+  constexpr std::array values{"random", "balanced", "worst", "nearly"};
+  const bool counts = std::ranges::any_of(
+      t.routing, [](const Routing& one) { return one.guessed == Guessed::masks || one.guessed == Guessed::differences; });
+  std::vector<Another> others;
+  for (std::size_t i = 1; i < values.size(); ++i)
+    if (const std::string how = words_of_run(t.routing, i); !how.empty())
+      others.push_back({values[i], {.how = how, .failed = {}, .bounds = i == 3 || (i == 1 && counts)}});
+  const std::string what = fmt::format("the runs with {}", words_of(t.routing.front().guessed).others);
+  add_runs(t, as_it_ran, dry::routing_variable, others, what.c_str(), host, t.guess_runs);
 }
 
 // PyTorch's allocator gives memory back that a second stream used once that stream is done with it. By the clock it was done sooner or later; of a
 // faster card at once, and of any card when the program has waited for it. So with what PyTorch holds for collectives until it has looked.
 void add_late(Told& t, const DryRunAsked& as_it_ran, const Host& host) {
-  constexpr std::array others{"at once", "late"};
-  t.late = true;
-  add_runs(t, as_it_ran, dry::events_variable, others, "the runs in which streams end early and late", host);
+  const std::array<Another, 2> others{{{"at once", {"at once", "", false}}, {"late", {"late", "", false}}}};
+  add_runs(t, as_it_ran, dry::events_variable, others, "the runs in which streams end early and late", host, t.late_runs);
 }
 
 // The run that says what a program needs which does not fit. What the first run has shown stays known, whatever becomes of this one.
@@ -290,10 +308,10 @@ Told forecast_one(const Forecast& a, const std::vector<std::string>& program, co
   if (too_small) run = with_unlimited_memory(asked, std::move(run), host, t);
   t.room = room_of(run);
   fill(t, run.processes);
-  if (const ProcessStory* const one = routed_one(t.processes);
-      one && !t.stopped && run.ended_well() && !std::getenv(dry::routing_variable)) {
-    asked.progress = doing(words_of(one->guessed).others);
-    add_routing(t, asked, *one, host);
+  if (auto routing = routing_of(t.processes); !routing.empty() && !t.stopped && run.ended_well() && !std::getenv(dry::routing_variable)) {
+    t.routing = std::move(routing);
+    asked.progress = doing(words_of(t.routing.front().guessed).others);
+    add_routing(t, asked, host);
   }
   if (std::ranges::any_of(t.processes, &ProcessStory::late_events) && !t.stopped && run.ended_well() &&
       !std::getenv(dry::events_variable)) {

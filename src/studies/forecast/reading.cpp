@@ -158,8 +158,9 @@ void Reading::operator()(const Head&, const dry::Mark& m) {
     story_.end = shown_file(text);
     story_.waits = m.value != 0;
   } else if (what == "routed") {
-    story_.routed = shown_file(text);
-    story_.guessed = Guessed(std::clamp<std::int64_t>(m.value, 0, 3));
+    const auto guessed = Guessed(std::clamp<std::int64_t>(m.value, 0, guesses - 1));
+    if (std::ranges::find(story_.routed, guessed, &Routing::guessed) == story_.routed.end())
+      story_.routed.push_back({shown_file(text), guessed});
   } else if (what == "events") {
     story_.late_events = true;
   } else if (what == "torch") {

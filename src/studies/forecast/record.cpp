@@ -1,5 +1,7 @@
 // What a forecast says: the answer, where the bytes are, what could be wrong.
 #include <algorithm>
+#include <array>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -120,6 +122,25 @@ std::string rest_of(const Told& t) {
       counted(std::uint64_t(steps), "step"), ended->end);
 }
 
+// "three times: with A, with B, with C; the need is the interval of all three", of the runs that did not fail.
+std::string said_of_runs(const std::string& first, const std::vector<OtherRun>& others) {
+  constexpr std::array times{"once", "twice", "three times", "four times"};
+  constexpr std::array all{"", "both", "all three", "all four"};
+  std::vector<std::string> runs{first};
+  for (const OtherRun& other : others)
+    if (other.failed.empty()) runs.push_back(other.how);
+  const std::size_t n = std::min(runs.size(), times.size()) - 1;
+  return fmt::format("{}: {}{}", times[n], joined(runs), n > 0 ? fmt::format("; the need is the interval of {}", all[n]) : "");
+}
+
+// Runs with other guesses that failed.
+std::vector<OtherRun> failed_runs(const Told& t) {
+  std::vector<OtherRun> failed;
+  for (const auto* runs : {&t.guess_runs, &t.late_runs})
+    std::ranges::copy_if(*runs, std::back_inserter(failed), [](const OtherRun& run) { return !run.failed.empty(); });
+  return failed;
+}
+
 std::set<std::string> runtimes_of(const Told& t) {
   std::set<std::string> files;
   for (const ProcessStory& p : t.processes) files.insert(p.static_runtimes.begin(), p.static_runtimes.end());
@@ -142,6 +163,9 @@ std::vector<SaidRow> said_of(const Told& t) {  // each sentence once, however ma
         {"runtime", fmt::format("{} has a CUDA runtime of its own, or calls one past the program's: it was told that there is no card, "
                                 "and what it would take is not counted",
                                 file)});
+  for (const OtherRun& run : failed_runs(t))
+    rows.push_back({"run", fmt::format("another run of the program, {}, failed ({}){}", run.how, run.failed,
+                                       run.bounds ? ", so it is not in the interval" : ", so nothing bounds the need from above")});
   for (const ProcessStory& p : t.processes)
     for (const SaidRow& s : p.said)
       if (std::ranges::none_of(rows, [&](const SaidRow& r) { return r.what == s.what && r.text == s.text; })) rows.push_back(s);
@@ -176,10 +200,11 @@ Record uncertain_of(const Told& t, bool for_people) {
     note("Nothing in PyTorch's own bytes: no value was read that only a card knows, and every function was answered.");
   if (!values.empty()) {
     std::vector<UnknownValueRow> shown(values.begin(), values.begin() + std::ptrdiff_t(std::min(rows_shown, values.size())));
-    r.add(Part{table_of("values",
-                        fmt::format("Values that the program read and only a card knows: {}; it got {} for a float, else 0",
-                                    t.row.unknown_values, t.other_float.empty() ? "0.75" : t.other_float),
-                        shown)});
+    r.add(Part{
+        table_of("values",
+                 fmt::format("Values that the program read and only a card knows: {}; it got {} for a float, and a guess or 0 for others",
+                             t.row.unknown_values, t.other_float.empty() ? "0.75" : t.other_float),
+                 shown)});
     note("A loss that is printed changes nothing. A value that decides a size, a branch or the end of a loop does: look at these lines.");
   }
   std::vector<OnlyAcceptedRow> shown_functions;  // one that is refused answers as a card without it does
@@ -203,16 +228,17 @@ Record uncertain_of(const Told& t, bool for_people) {
         fmt::format("Only a card decides the workspaces of some convolutions: {} may be smaller there, or absent, and {} larger. The "
                     "interval has both.",
                     most.spread->smaller, most.spread->larger));
-  if (t.routing) {
-    const GuessedWords& guessed = words_of(t.routing->guessed);
-    note(fmt::format("{} reads {}, which only the card knows. The program was run {} times: {}; the need is the interval of all {}.",
-                     t.routing->line, guessed.reads, guessed.times, guessed.runs, guessed.times));
+  if (!t.routing.empty()) {
+    std::vector<std::string> reads;
+    for (const Routing& one : t.routing) reads.push_back(fmt::format("{} reads {}", one.line, words_of(one.guessed).reads));
+    note(fmt::format("{}, which only the card knows. The program was run {}.", joined(reads, ", and "),
+                     said_of_runs(words_of_run(t.routing, 0), t.guess_runs)));
   }
-  if (t.late)
-    note(
+  if (!t.late_runs.empty())
+    note(fmt::format(
         "Memory of one stream that another used, or that PyTorch holds for a collective, comes back once the card is done with it and "
-        "PyTorch has looked, sooner or later by the speed of card and host. The program was run three times: as this card's clock has it, "
-        "at once, and late; the need is the interval of all three.");
+        "PyTorch has looked, sooner or later by the speed of card and host. The program was run {}.",
+        said_of_runs("as this card's clock has it", t.late_runs)));
   if (most.pool_slack_bytes > 0)
     note(fmt::format(
         "What a pool of cudaMallocAsync keeps is not published. It needs at least what is live, which is {} less than is counted here.",
@@ -225,7 +251,9 @@ Record uncertain_of(const Told& t, bool for_people) {
   const bool lacks_workspace = std::ranges::any_of(functions, [](const OnlyAcceptedRow& f) { return f.may_take_more(); });
   if (!high)
     note(fmt::format("At least {}: {}.", words(low),
-                     t.at_least                ? "what it takes after it runs out was not seen"
+                     t.at_least ? "what it takes after it runs out was not seen"
+                     : std::ranges::any_of(failed_runs(t), [](const OtherRun& run) { return !run.bounds; })
+                         ? "a run with other values of the card failed, and what it would take was not seen"
                      : !runtimes_of(t).empty() ? "what a runtime of its own would take is not counted"
                      : std::ranges::any_of(t.processes, &ProcessStory::tuned)
                          ? "measuring kernels to choose among them leaves memory reserved on a card, of which only a part is seen here"

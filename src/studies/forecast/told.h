@@ -19,10 +19,11 @@ struct Runs {
   std::uint64_t allocated_low_bytes = 0, allocated_high_bytes = 0;
 };
 
-// With other guesses, in a program whose sizes follow from them.
-struct Routing {
-  std::string line;  // the line that reads such a size
-  Guessed guessed = Guessed::experts;
+// One of them, beside the first.
+struct OtherRun {
+  std::string how;     // "with nothing of it"
+  std::string failed;  // how it ended, where that was not well: then it is left out
+  bool bounds = true;  // else its failure leaves no upper end
 };
 
 // What is known of one program, run dry or for real.
@@ -46,8 +47,9 @@ struct Told {
   int started = 1;                       // processes that the command tells a launcher to start on each host
   Device device;
   Room room;
-  std::optional<Routing> routing{};
-  bool late = false;                        // memory that a second stream used came back at once in one run, late in another
+  std::vector<Routing> routing;             // guesses from which sizes follow
+  std::vector<OtherRun> guess_runs;         // with others of them
+  std::vector<OtherRun> late_runs;          // in which memory that a second stream used came back at once, or late
   std::optional<Runs> runs{};               // with other experts, or of memory that comes back early or late
   std::optional<ForecastRow> expandable{};  // the need with expandable segments, if that may decide
 

@@ -49,8 +49,8 @@ std::string deciding(const Told& t) {
   if (a.pool_slack_bytes > 0) parts.emplace_back("what the driver's pool keeps");
   if (a.spread && a.spread->choices > 0 && a.spread->low.reserved < a.spread->high.reserved) parts.emplace_back("the layout of addresses");
   if (a.unsure_bytes > 0) parts.emplace_back("the size of workspaces");
-  if (t.routing) parts.emplace_back(words_of(t.routing->guessed).decides);
-  if (t.late) parts.emplace_back("when a second stream is done with memory");
+  for (const Routing& one : t.routing) parts.emplace_back(words_of(one.guessed).decides);
+  if (!t.late_runs.empty()) parts.emplace_back("when a second stream is done with memory");
   return parts.empty() ? "the layout of addresses" : joined(parts, " or ");
 }
 

@@ -7,9 +7,10 @@ import threading
 from . import branches, loops
 from .frames import loop_frame, own_frame
 from .operations import DRAWN, MOST, NUMBERS
-from .rules import Rules
+from .rules import MASKS, Rules
 
 WORDS = 64  # as many guessed numbers at most may be those that a model proposes and another chooses
+MOST_COUNTED = 8 * MOST  # elements of an unknown mask of which rows are counted
 COUNTS, PATIENCE = 16, 1000  # of one line in one turn of its loop's function
 
 inside = threading.local()  # now: this observer computes; told: the line that reads was said; waiting: a call with a number for a tensor
@@ -46,6 +47,13 @@ class Again:
         if any(type(x) in NUMBERS for x in cpu_args):
             run = self.with_number(run)
         return run(self.cpu, *cpu_args, **cpu_kwargs), call.state, call.written
+
+    def again_if_small(self, *arguments):
+        """The same. What is too large to be computed, or cannot be, is unknown, and rules apply to it."""
+        try:
+            return self.again(*arguments)
+        except Unknown:
+            return None, 0, []
 
     class Call:  # (no closure that names itself may hold a tensor: it would live until the next collection)
         def __init__(self, later=False, guess=None):
@@ -98,16 +106,18 @@ class Again:
         if bare in ("bitwise_and", "logical_and", "__and__") and x.dtype is torch.bool and any(self.is_known_false(y) for y in args[:2]):
             return [torch.zeros(shapes[0], dtype=torch.bool, device="cpu")]
         if bare == "any" and (len(args) > 1 or "dim" in kwargs):  # of rows (which beams may still win); of all, a program asks whether something is wrong
+            self.rules.masked = True
             return [self.rules.mask(shapes[0])]
         if bare == "any" and not shapes[0] and (self.goes_on_by(COUNTS, PATIENCE) or self.works_on_any()):  # `while unfinished.any()`, `if inside.any()`
-            self.say_routed(of_a_mask=True)
+            self.say_routed(MASKS)
             return [torch.tensor(self.rules.how != "balanced", device="cpu")]
-        if bare in ("sum", "cumsum") and x.dtype is torch.bool and x.dim() == 2 and len(args) > 1:  # lengths of padded rows
-            along = list(args[1] or ()) if bare == "sum" else [args[1]]
-            if len(along) == 1:
-                return [getattr(torch, bare)(self.rules.mask(x.shape, self.rules.lacks(x)), along[0]).reshape(shapes[0])]
-        if bare in ("sum", "count_nonzero") and x.dtype is torch.bool and x.numel() > 1 and not shapes[0]:  # so that `x[mask]` has as many
+        if bare in ("sum", "count_nonzero") and x.numel() > 1 and not shapes[0] and self.is_of_a_mask(x):  # so that `x[mask]` has as many
+            self.rules.counted = True
             return None if self.waits_for_a_count() else [torch.tensor(self.rules.how_many(x), device="cpu")]
+        if bare in ("sum", "cumsum", "count_nonzero") and len(args) > 1 and 1 < x.numel() <= MOST_COUNTED and self.is_of_a_mask(x):  # lengths of padded rows
+            along = args[1] if isinstance(args[1], int) or args[1] is None else list(args[1])
+            self.rules.counted = True
+            return [getattr(torch, bare)(self.rules.mask(x.shape, self.rules.lacks(x)), along).reshape(shapes[0])]
         if bare == "topk":
             dim = args[2] if len(args) > 2 else kwargs.get("dim", -1)
             return [None, self.rules.chosen(shapes[1], dim, x.shape[dim] if x.dim() else 1)]

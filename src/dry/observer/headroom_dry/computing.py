@@ -80,7 +80,7 @@ class Computed:
         """(values of the results, state); None where nothing is known of them."""
         made, state = self.values.agreement(self.bare, args), 2
         if made is None:
-            made, state, _ = self.values.again(self.op, self.bare, args, kwargs)
+            made, state, _ = self.values.again_if_small(self.op, self.bare, args, kwargs)
         if not state:
             return self.made_by_rule(args, kwargs, results)
         return [t for t in each_of(made) if isinstance(t, self.values.torch.Tensor)], state
@@ -150,7 +150,7 @@ class Computed:
                 values.settle(t)
         if not any(values.on_card(t) and values.wanted(t) for t in targets):
             return None
-        made, state, written = values.again(self.op, self.bare, args, kwargs, self.unread, (*self.writes, *self.names))
+        made, state, written = values.again_if_small(self.op, self.bare, args, kwargs, self.unread, (*self.writes, *self.names))
         if state:
             return written, state
         ruled = values.ruled(self.bare, args, kwargs, [t.shape for t in targets]) or ()

@@ -4,6 +4,7 @@ from .again import inside
 from .computing import each_of
 from .later import Lazy
 from .operations import FEW, FLOATS, FLOATS_LATER, MOST, NUMBERS, WRITTEN
+from .rules import DIFFERENCES, DRAWS, EXPERTS, MASKS
 
 
 def is_of_floats(*tensors):
@@ -39,6 +40,10 @@ class Kernels:
             if self.on_card(to) and self.on_card(source) and self.span(to) == to.numel() and not to.requires_grad and self.all_hopeful((source,)):
                 return self.conversion(to, source)
             return None
+
+        @self.shell
+        def follow(name, to, source):
+            self.mask_is_copied(to, source)
 
         @self.shell
         def finish(name, to, made):
@@ -81,11 +86,16 @@ class Kernels:
             if to.dtype == source.dtype and to.is_contiguous() and source.is_contiguous() and to.shape == source.shape:
                 if self.is_hopeful(source):
                     self.hope(to)
-                return op._handle.redispatch_boxed(keyset & after, *args, **kwargs)
+                out = op._handle.redispatch_boxed(keyset & after, *args, **kwargs)
+                if self.of_masks or self.rules.nearly and to.dtype is self.torch.bool:
+                    follow(base, to, source)
+                return out
             made = convert(base, to, source) if hopeful or to.numel() <= FEW else None
             out = op._handle.redispatch_boxed(keyset & after, *args, **kwargs)
             if self.on_card(to):
                 finish(base, to, made)
+                if not (made and made[1]) and not to.dtype.is_floating_point and self.on_card(source):
+                    follow(base, to, source)
             return out
         return kernel
 
@@ -104,18 +114,22 @@ class Kernels:
             x = args[0]
             if not self.on_card(x):
                 return None
-            if x.numel() > MOST:  # how much of it is true is a number; which elements are, nothing asks
-                if bare != "nonzero":
+            if x.numel() > MOST:  # how many there are is a number; which they are, nothing asks
+                if bare == "equal":
                     return None
-                self.answer_count(self.rules.how_many(x), 2)
-                return (), 2, True
+                if bare == "nonzero":
+                    self.answer_count(self.rules.how_many(x), 2)
+                    return (), 2, MASKS
+                among = x.shape[args[1]] if bare == "unique_dim" else x.shape[args[-1] or 0] if bare == "unique_dim_consecutive" else x.numel()
+                self.answer_count(1 if self.rules.how == "balanced" else among, 2)
+                return (), 2, DIFFERENCES
             args = (x,) + tuple(args[1:])
             made, state, _ = self.again(op, bare, args, {k: v for k, v in kwargs.items() if k != "out"})
-            of_a_mask = not state and bare != "equal"
+            guess = None if state or bare == "equal" else MASKS if bare == "nonzero" or x.dtype is torch.bool else DIFFERENCES
             if bare == "equal":  # reads one bool; of unknown ones the library says that they are equal
                 if state:
                     library.answer(bytes([made]), 1, int(state == 1))
-                return state and ((), state, False)
+                return state and ((), state, None)
             if not state:
                 value = self.twin(x)[0] if x.dtype is not torch.bool else None
                 if bare == "nonzero":
@@ -129,7 +143,7 @@ class Kernels:
             if bare == "_unique2" and x.dtype is torch.bool:  # asks how many are true
                 count = int(made[2].sum() if state == 2 else self.twin(x)[0].sum())
             self.answer_count(count, state)
-            return made, state, of_a_mask
+            return made, state, guess
 
         @self.shell
         def finish(name, out, prepared):
@@ -149,7 +163,7 @@ class Kernels:
             prepared = prepare(base, args, kwargs)
             if not prepared or prepared[1] == 2:
                 self.count(args[0])
-                self.say_routed(of_a_mask=bool(prepared) and prepared[2], of_draws=bool(prepared) and self.rules.drew)
+                self.say_guess_of_size(prepared[2] if prepared else None)
             inside.told = True  # its own reads need no more words
             try:
                 out = op._handle.redispatch_boxed(keyset & after, *args, **kwargs)
@@ -161,6 +175,13 @@ class Kernels:
             finish(base, out, prepared)
             return out
         return kernel
+
+    def say_guess_of_size(self, guess):
+        """An operation whose result is as large as a guess says: its own, or those that its input may follow from."""
+        rules = self.rules
+        guesses = [guess] if guess is not None else [EXPERTS] * rules.routed + [MASKS] * (rules.agreed or rules.masked or rules.counted)
+        for one in guesses or [DRAWS] * rules.drew:
+            self.say_routed(one)
 
     def coalescing(self, base, overload, bare):
         """Sums what a sparse tensor has twice. It reads how many places are different; where that is not known, all of them are."""

@@ -2,6 +2,7 @@
 import ctypes
 
 from . import library
+from .again import Unknown
 from .operations import NUMBERS
 
 LAZY = ctypes.create_string_buffer(b"\x5a", 1)
@@ -24,8 +25,11 @@ class Later:
         """True: `t` can be computed on demand."""
         call = self.Call(later=True)
         lazy = Lazy()
-        lazy.args = [self.on_cpu(x, call) for x in args]
-        lazy.kwargs = {k: self.on_cpu(x, call) for k, x in kwargs.items() if k != "pin_memory"}
+        try:
+            lazy.args = [self.on_cpu(x, call) for x in args]
+            lazy.kwargs = {k: self.on_cpu(x, call) for k, x in kwargs.items() if k != "pin_memory"}
+        except Unknown:
+            return False
         if not call.state:
             return False
         lazy.run, lazy.state = op._handle.redispatch_boxed, call.state

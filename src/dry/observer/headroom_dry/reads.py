@@ -5,9 +5,10 @@ import struct
 import sys
 import time
 
-from . import library, loops
-from .frames import loop_frame, own_frame
-from .operations import MOST
+from . import counts, library, loops
+from .frames import loop_frame, own_frame, own_frames
+from .operations import FEW, MOST
+from .rules import DRAWS, EXPERTS, MASKS
 
 # Reads of unknown values by one line in one turn of its loop's function, after which it waits for a change that never comes: in a `while` that
 # something else may end, in one that only this value ends, and in a `for`, which ends by itself.
@@ -28,7 +29,7 @@ class Reads:
         self.waiting = {}  # by line: of its loop, when it began, what the card was given and how often floats were compared by then
         self.compares = 0
         self.as_bytes = {}  # by (dtype, number)
-        self.said_routed, self.said_open = None, False
+        self.said_guesses, self.said_open = set(), False
 
     def read(self, t):
         """The bytes of the number that stands for what is unknown of `t`; none: zeros."""
@@ -40,8 +41,8 @@ class Reads:
             state = library.known(t.data_ptr(), n * t.element_size(), self.scratch(n * t.element_size())) if n else 1
             if state != 1:
                 number = self.count(t)
-            if state == 2 and not t.dtype.is_floating_point and t.dtype is not self.torch.bool:
-                self.say_routed(of_a_mask=self.rules.agreed and not self.rules.routed)
+            if state == 2 and not t.dtype.is_floating_point:
+                self.say_guessed(t)
         if not t.dtype.is_floating_point and not t.dtype.is_complex:
             return b""
         key = t.dtype, number
@@ -109,15 +110,24 @@ class Reads:
         late = counts[2] % (PATIENCE + 200) - PATIENCE
         return PLAIN if late < 0 else FALLEN if late < 100 else RISEN, key, counts
 
-    def say_routed(self, of_a_mask=False, of_draws=False):
-        """Once: the line that reads a number which follows from a guess of which experts tokens go to (0), of how much of an unknown mask is true (1), or,
-        until one of these is read, of what the card draws at random (2)."""
-        guess = 1 if of_a_mask else 0 if self.rules.routed else 2 if of_draws else None
-        if guess is not None and (self.said_routed is None or self.said_routed == 2 != guess):
-            frame = own_frame(sys._getframe(), anywhere=True)
-            if frame is not None:
-                self.said_routed = guess
-                library.mark("routed", f"{frame.f_code.co_filename}:{frame.f_lineno}", guess)
+    def say_guessed(self, t):
+        """The program reads whole numbers, or an answer, that follow from guesses: which of them they follow from is not kept, so it may be each."""
+        rules, is_number = self.rules, t.dtype is not self.torch.bool
+        if rules.routed and is_number:
+            self.say_routed(EXPERTS)
+        if (rules.agreed and is_number or rules.counted) and not (t.numel() == 1 and counts.is_only_told(own_frames(sys._getframe()))):
+            self.say_routed(MASKS)
+        if rules.drew and is_number and t.numel() <= FEW and not counts.is_only_told(own_frames(sys._getframe())):
+            self.say_routed(DRAWS)
+
+    def say_routed(self, guess):
+        """Once of each: the line that reads what follows from such a guess. Of draws, only where it reads nothing else: other draws come with each of the others."""
+        if guess in self.said_guesses or guess == DRAWS and self.said_guesses:
+            return
+        frame = own_frame(sys._getframe(), anywhere=True)
+        if frame is not None:
+            self.said_guesses.add(guess)
+            library.mark("routed", f"{frame.f_code.co_filename}:{frame.f_lineno}", guess)
 
     def say_open(self, bare):
         """Once: a line that makes a tensor as large as a value says."""

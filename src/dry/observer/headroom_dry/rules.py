@@ -6,6 +6,10 @@ import types
 
 from . import layout
 
+# What is guessed where sizes follow from it, as the reader of the record numbers it (account.h): which experts tokens go to, which elements of a mask are
+# true, what the card draws at random, which products torch.compile pads, and how many values differ.
+EXPERTS, MASKS, DRAWS, PADDINGS, DIFFERENCES = range(5)
+
 # From 3.12 on: a variable of a frame. Its f_locals would keep all of the frame's variables, tensors too, for as long as it runs.
 _variable = getattr(ctypes.pythonapi, "PyFrame_GetVarString", None)
 if _variable is not None:
@@ -62,6 +66,9 @@ class Rules:
         self.routed = False  # a choice was made that another routing makes in another way
         self.drew = False  # numbers were drawn here that a card draws in another way
         self.agreed = False  # so was whether two guesses are the same
+        self.masked = False  # so was of which rows of a mask any is true
+        self.counted = False  # so was how many of a mask are true
+        self.copies = {}  # where a copy of a mask lies that is nearly full, by its address: the address that says how many it lacks
 
     def chosen(self, shape, dim, among):
         """Indices of a top-k of `among` unknown numbers along `dim`."""
@@ -105,8 +112,16 @@ class Rules:
         return self.torch.full(list(shape), among // 2, dtype=self.torch.int64, device="cpu")
 
     def lacks(self, mask):
-        """How many places a mask lacks of which nearly all are true: up to one in 64, by its address, so that whoever asks again is told the same."""
-        return mask.numel() // 64 * (mask.data_ptr() // 512 * 40503 % 61) // 61 if self.nearly else 0
+        """How many places a mask lacks of which nearly all are true: up to one in 64, by its address, so that whoever asks again, or of a copy, is told
+        the same."""
+        at = mask.data_ptr()
+        return mask.numel() // 64 * (self.copies.get(at, at) // 512 * 40503 % 61) // 61 if self.nearly else 0
+
+    def copied(self, to, source):
+        """`to` becomes a copy of `source`, in whatever type: it lacks as many places."""
+        if self.nearly:
+            at = source.data_ptr()
+            self.copies[to.data_ptr()] = self.copies.get(at, at)
 
     def how_many(self, mask):
         """So many elements of a mask are true."""

@@ -13,6 +13,7 @@ import tempfile
 
 from . import library
 from .frames import own_frame
+from .rules import PADDINGS
 
 WORKERS_END_S = 3
 _noted = False
@@ -135,7 +136,7 @@ def _pads(module):
     def is_padded_faster(key, ori_time, pad_time):
         if not chosen:
             frame = own_frame(sys._getframe())
-            library.mark("routed", f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "torch.compile", 3)
+            library.mark("routed", f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "torch.compile", PADDINGS)
         chosen[key] = how == "worst" or how != "balanced" and _likely_padded(*products[-1])
         return chosen[key]
 

@@ -15,17 +15,19 @@ from .floats import Floats
 from .indices import Indices
 from .kernels import Kernels
 from .later import Later
+from .masks import Masks
 from .operations import CLEARED, ELEMENTWISE, LEFT, LOOKED_UP, OTHERS, PRODUCTS, READING, SEARCHES, WRITTEN
 from .reads import Reads
 from .twins import Twins
 
 
-class Values(Twins, Again, Floats, Later, Kernels, Indices, Reads):
+class Values(Twins, Again, Floats, Later, Masks, Kernels, Indices, Reads):
     def __init__(self, torch):
         Twins.__init__(self, torch)
         Again.__init__(self, torch)
         Floats.__init__(self)
         Later.__init__(self)
+        Masks.__init__(self)
         Kernels.__init__(self, torch)
         Indices.__init__(self)
         Reads.__init__(self)

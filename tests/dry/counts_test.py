@@ -1,0 +1,96 @@
+"""Counts of unknown masks: which lines are told, because a size may follow, and which only measure how good a model is."""
+
+import unittest
+
+from dry_program import Dry
+
+MASKS, DRAWS, DIFFERENCES = 1, 2, 4
+
+
+class Counts(Dry):
+    def guesses(self, program, **environment):
+        lines, marks = self.dry(program, **environment)
+        return lines, [(int(m[1].rsplit(":", 1)[1]), m[2]) for m in marks if m[0] == "routed"]
+
+    def test_a_count_that_may_become_a_size_is_told(self):
+        for read in "int(mask.sum())", "mask.long().sum().item()", "torch.count_nonzero(mask).item()", "mask.sum(1).max().item()", "mask.cumsum(1)[:, -1].max().item()", \
+                "mask.view(4, 4, 64).sum((0, 2)).tolist()[0]", "2 if (mask.sum() > 2) else 1", "mask.any(1).nonzero().shape[0]", "mask.int().clone().sum(1).max().item()":
+            lines, told = self.guesses(f"import torch\nmask = torch.randn(64, 16, device='cuda') > 0\nn = {read}\nprint(torch.empty(n).numel() > 0)\n")
+            self.assertEqual((lines, told), (["True"], [(3, MASKS)]), read)
+
+    def test_a_count_that_is_only_told_is_none(self):
+        program = """
+            import torch
+            def right(guess, label):
+                return (guess == label).sum().item()
+            class Meter:
+                def __init__(self):
+                    self.sum = 0
+                def add(self, n):
+                    self.sum += n
+            guess, label = torch.randn(512, device="cuda"), torch.randn(512, device="cuda")
+            correct, total, meter = 0, 0, Meter()
+            correct += (guess == label).sum().item()
+            total += right(guess, label)
+            share = (guess == label).sum().item() / len(label)
+            percent = 100.0 * (guess == label).sum().item() / len(label)
+            hits = int((guess == label).sum())
+            total += hits
+            print(f"{hits} {hits / 512:.2f}", "of %d" % hits)
+            print(correct / 512 > 0, total / 512 > 0, share + percent > 0)
+        """
+        lines, told = self.guesses(program)
+        self.assertEqual((lines[-1], told), ("True True True", []))
+        for use in "torch.empty(total)", "x = total if total else 1", "steps = int(total / 2)", "return_it(total)", "x = [0] * total", "x = total // 2", "x = total % 7":
+            lines, told = self.guesses(program.replace("print(correct", f"return_it = print\n            {use}\n            print(correct"))
+            self.assertEqual([m for _, m in told], [MASKS], use)
+
+    def test_numbers_that_are_drawn_for_a_size_are_told(self):
+        lines, told = self.guesses("import torch\nn = torch.randint(10, 99, (1,), device='cuda').item()\nprint(torch.empty(n).numel() > 9)\n")
+        self.assertEqual((lines, told), (["True"], [(2, DRAWS)]))
+        lines, told = self.guesses("import torch\nx = torch.randint(10, 99, (512,), device='cuda')\nprint(x.cpu().shape[0], f'{x[0].item()}' != '')\n")
+        self.assertEqual((lines, told), (["512 True"], []), "data, and a number that is shown")
+
+    def test_each_kind_of_guess_is_told_once(self):
+        lines, told = self.guesses("""
+            import torch
+            x = torch.randn(64, 16, device="cuda")
+            experts = torch.bincount(x.topk(2)[1].flatten(), minlength=16).tolist()
+            rows = x[x[:, 0] > 0], x[x[:, 1] > 0]
+            kinds = torch.unique(x), torch.unique(x[0])
+            print(sum(experts), len(rows[0]), len(kinds[0]))
+        """)
+        self.assertEqual((lines, told), (["128 32 1024"], [(4, 0), (5, MASKS), (6, DIFFERENCES)]))
+
+    def test_what_is_too_large_to_be_computed_follows_the_rules_too(self):
+        program = """
+            import torch
+            x = torch.randn(5 << 20, device="cuda")
+            rows, mask = x.view(-1, 8), x > 0
+            print(int(mask.sum()), int(mask.view(-1, 8).sum(1).max()), x.argmax().item(), mask.long().sum().item())
+            counts = torch.bincount(rows.topk(2)[1].flatten(), minlength=8)
+            print(counts.sum().item(), counts.min().item() > 0, torch.isfinite(x).all().item(), torch.isnan(x).any().item())
+            print(torch.unique(x).shape[0], torch.unique(rows, dim=0).shape[0])
+        """
+        lines, told = self.guesses(program)
+        half = 5 << 19
+        self.assertEqual(lines, [f"{half} 4 {half} {half}", f"{2 * (5 << 17)} True True False", f"{5 << 20} {5 << 17}"])
+        self.assertEqual({m for _, m in told}, {0, MASKS, DIFFERENCES})
+        self.assertEqual(self.guesses(program, HEADROOM_DRY_ROUTING="balanced")[0][::2], [f"0 0 {half} 0", "1 1"])
+
+    def test_a_copy_of_a_mask_that_is_nearly_full_lacks_as_many(self):
+        lines, _ = self.dry("""
+            import torch
+            x = torch.randn(8, 6400, device="cuda")
+            masks = [row > 0 for row in x]
+            counts = [len(row[m]) for row, m in zip(x, masks)]
+            print(counts == [len(row[m.clone()]) for row, m in zip(x, masks)] == [len(row[m.long().bool()]) for row, m in zip(x, masks)],
+                  counts == [int(m.int().sum()) for m in masks], len(set(counts)) > 3)
+            apart = (x > 0).t()
+            print(len(x.t()[apart]) == len(x.t()[apart.contiguous()]), len(x[x > 0]) < x.numel())
+        """, HEADROOM_DRY_ROUTING="nearly")
+        self.assertEqual(lines, ["True True True", "True True"])
+
+
+if __name__ == "__main__":
+    unittest.main()
