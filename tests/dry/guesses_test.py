@@ -276,6 +276,48 @@ class Guesses(Dry):
         """)
         self.assertEqual(lines, ["done"])
 
+    def test_an_if_that_calls_what_only_complains_is_not_gone_into(self):
+        """Methods, functions of another module and those that are made inside are looked up, and not run."""
+        lines, _ = self.dry("""
+            import importlib, logging, os, sys
+            with open(os.path.join(os.path.dirname(__file__), "checks_of_rows.py"), "w") as f:
+                f.write("def refuse(rows):\\n    text = str(rows.shape)\\n    raise ValueError(text)\\n")
+            sys.path.insert(0, os.path.dirname(__file__))
+            importlib.invalidate_caches()
+            import checks_of_rows
+            import torch
+            x = torch.randn(40, device="cuda")
+            class Model:
+                log = logging.getLogger("model")
+                def report(self, rows):
+                    print("reported", rows.nonzero().shape[0])
+                    return None
+                def refuse(self, rows):
+                    "Always."
+                    raise ValueError(rows)
+                def hide(self, rows):
+                    print("hidden")
+                    x[rows] = 0
+                def forward(self, bad):
+                    def complain(rows):
+                        self.log.error(rows)
+                    if bad.any():
+                        self.report(bad)
+                    if bad.any():
+                        self.refuse(bad)
+                    if bad.any():
+                        at = bad.nonzero()
+                        self.refuse(at)
+                    if torch.any(bad):
+                        complain(bad)
+                    if bad.any():
+                        checks_of_rows.refuse(bad)
+                    if bad.any():
+                        self.hide(bad)
+            Model().forward(x > 9)
+        """)
+        self.assertEqual(lines, ["hidden"])
+
     def test_an_unknown_float_is_one_that_a_program_can_divide_by_and_compare(self):
         lines, marks = self.dry("""
             import math

@@ -190,16 +190,16 @@ class Observer(unittest.TestCase):
     def test_the_object_whose_method_a_frame_is_of_is_found(self):
         code = """
             import sys
-            from headroom_dry.rules import _owner
+            from headroom_dry.rules import owner
             class Thing:
-                def plain(self): return _owner(sys._getframe()) is self
-                def in_a_cell(self): return (lambda: self)() is _owner(sys._getframe())
+                def plain(self): return owner(sys._getframe()) is self
+                def in_a_cell(self): return (lambda: self)() is owner(sys._getframe())
                 def deleted(self):
                     del self
-                    return _owner(sys._getframe()) is None
-                def from_within(self): return (lambda: _owner(sys._getframe(1)) is self)()
+                    return owner(sys._getframe()) is None
+                def from_within(self): return (lambda: owner(sys._getframe(1)) is self)()
             thing = Thing()
-            print(thing.plain(), thing.in_a_cell(), thing.deleted(), thing.from_within(), _owner(sys._getframe()))
+            print(thing.plain(), thing.in_a_cell(), thing.deleted(), thing.from_within(), owner(sys._getframe()))
             """
         self.assertEqual(self.run_python(textwrap.dedent(code)), ["True True True True None"])
 

@@ -7,7 +7,7 @@ import threading
 from . import branches, loops
 from .frames import loop_frame, own_frame
 from .operations import DRAWN, MOST, NUMBERS
-from .rules import MASKS, Rules
+from .rules import MASKS, Rules, owner
 
 WORDS = 64  # as many guessed numbers at most may be those that a model proposes and another chooses
 MOST_COUNTED = 8 * MOST  # elements of an unknown mask of which rows are counted
@@ -177,7 +177,7 @@ class Again:
     def works_on_any(self):
         """Whether an `if` asks that goes on to work on what the mask has. In a `while`, which that may end, not more often than such a test itself."""
         asks = own_frame(sys._getframe(), anywhere=True)
-        if asks is None or not branches.works_on_any(asks.f_code.co_filename, asks.f_lineno):
+        if asks is None or not branches.works_on_any(asks, owner):
             return False
         frame = own_frame(sys._getframe())
         where = loop_frame(frame)

@@ -1,8 +1,10 @@
 """What an `if` that asks whether any of a mask is true goes on to do, by its source: work on those places, or say that something is wrong."""
 import ast
 import functools
+import inspect
+import types
 
-from .loops import nodes_of
+from .loops import FUNCTIONS, nodes_of
 
 SPEAKING = "print warn warning info debug error exception critical log".split()
 ENDING = "exit _exit quit abort fail".split()
@@ -40,8 +42,30 @@ def _name(call):
     return getattr(call.func, "attr", None) or getattr(call.func, "id", "") if isinstance(call, ast.Call) else ""
 
 
-def _complains(branch):
-    return any(isinstance(n, (ast.Raise, ast.Assert)) or _ends(_name(n)) for s in branch for n in ast.walk(s))
+def _complains(branch, function_of):
+    if any(isinstance(n, (ast.Raise, ast.Assert)) or _ends(_name(n)) for s in branch for n in ast.walk(s)):
+        return True
+    return any(_raises(function_of(s.value)) for s in branch if _is_bare_call(s))
+
+
+def _is_bare_call(s):
+    """A statement that calls something and takes nothing from it."""
+    return isinstance(s, ast.Expr) and isinstance(s.value, ast.Call)
+
+
+def _raises(function):
+    """Whether a function, if its source is known, ends in an error whatever it is given."""
+    return function is not None and any(isinstance(s, ast.Raise) or _is_bare_call(s) and _ends(_name(s.value)) for s in function.body)
+
+
+def _only_speaks(function):
+    """Whether a function, if its source is known, says something and changes nothing that it is given."""
+    if function is None:
+        return False
+    nodes = [n for s in function.body for n in ast.walk(s)]
+    works = any(isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store) or isinstance(n, ast.Return) and not isinstance(n.value, (ast.Constant, type(None)))
+                or _name(n).endswith("_") for n in nodes)
+    return not works and any(_name(n) in SPEAKING for n in nodes)
 
 
 def _ends(name):
@@ -62,14 +86,51 @@ def _only_says_so(rest):
     return bool(rest) and all(isinstance(s, ast.Return) and (s.value is None or isinstance(s.value, ast.Constant)) for s in left)
 
 
-def _works_on(branch, mask):
+def _works_on(branch, mask, function_of):
     same = ast.dump(mask)
-    return any(isinstance(n, type(mask)) and ast.dump(n) == same for s in branch if not _spoken(s) for n in ast.walk(s))
+    silent = [s for s in branch if not _spoken(s) and not (_is_bare_call(s) and _only_speaks(function_of(s.value)))]
+    return any(isinstance(n, type(mask)) and ast.dump(n) == same for s in silent for n in ast.walk(s))
+
+
+def _function_called(call, frame, owner):
+    """The source of a function or method that a call of this frame's runs; None: not found. Nothing of the program is run for that."""
+    words, at = [], call.func
+    while isinstance(at, ast.Attribute):
+        words.append(at.attr)
+        at = at.value
+    if not isinstance(at, ast.Name):
+        return None
+    words.append(at.id)
+    value = owner(frame) if at.id == "self" else frame.f_globals.get(at.id)
+    if value is None and len(words) == 1:  # a function that is made in this one
+        made = [c for c in frame.f_code.co_consts if isinstance(c, types.CodeType) and c.co_name == at.id]
+        return _definition(made[0]) if made else None
+    for word in reversed(words[:-1]):
+        value = inspect.getattr_static(value, word, None)
+    value = getattr(value, "__func__", value) if isinstance(value, (staticmethod, classmethod)) else value
+    return _definition(value.__code__) if isinstance(value, types.FunctionType) else None
 
 
 @functools.lru_cache(maxsize=None)
-def works_on_any(file, line):
-    """Whether this line is in the test of an `if` whose body works on the places that the mask has, or leaves where there are none."""
+def _definition(code):
+    named = [n for n in nodes_of(code.co_filename, FUNCTIONS) if getattr(n, "name", "") == code.co_name]
+    first = lambda n: min([n.lineno] + [d.lineno for d in n.decorator_list])
+    return next((n for n in named if first(n) == code.co_firstlineno), None)
+
+
+_known = {}  # by file and line
+
+
+def works_on_any(frame, owner):
+    """Whether this frame is at the test of an `if` whose body works on the places that the mask has, or leaves where there are none. `owner(frame)`: the
+    object whose method it is."""
+    where = frame.f_code.co_filename, frame.f_lineno
+    if where not in _known:
+        _known[where] = _works_on_any(*where, lambda call: _function_called(call, frame, owner))
+    return _known[where]
+
+
+def _works_on_any(file, line, function_of):
     for n, rest in _ifs(file):
         if not n.test.lineno <= line <= (n.test.end_lineno or n.test.lineno):
             continue
@@ -77,7 +138,7 @@ def works_on_any(file, line):
         none = isinstance(n.test, ast.UnaryOp) and isinstance(n.test.op, ast.Not)  # `if not mask.any()`
         work = other if none else body
         for mask in _masks(n.test):
-            if _works_on(work, mask) and not _complains(work):
+            if _works_on(work, mask, function_of) and not _complains(work, function_of):
                 return True
             if none and any(isinstance(s, ast.Raise) or isinstance(s, LEAVING) and not _only_says_so(other or rest) for s in body):
                 return True

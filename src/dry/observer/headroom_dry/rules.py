@@ -37,7 +37,7 @@ class _First:
 _first = _First() if _variable is None else None
 
 
-def _owner(frame):
+def owner(frame):
     """The object whose method it is; None: it is no method."""
     if "self" not in frame.f_code.co_varnames[:1]:
         return None
@@ -101,9 +101,9 @@ class Rules:
     def module_of(self, frame):
         """The module whose method asks; 0: none does."""
         while frame is not None:
-            owner = _owner(frame)
-            if isinstance(owner, self.torch.nn.Module):
-                return id(owner)
+            asker = owner(frame)
+            if isinstance(asker, self.torch.nn.Module):
+                return id(asker)
             frame = frame.f_back
         return 0
 
