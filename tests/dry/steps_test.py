@@ -1,5 +1,7 @@
 """Steps of a program: what ends one, and after which the program ends."""
 
+import os
+import tempfile
 import unittest
 
 from dry_program import Dry, NET
@@ -69,6 +71,40 @@ class Steps(Dry):
         self.assertEqual(self.opened(train + two), [("several", 2)])
         after = "train(False)\nfor _ in range(2):\n    t = threading.Thread(target=train, args=(False,))\n    t.start()\n    t.join()\n"
         self.assertEqual(self.opened(train + after), [])
+
+    def test_a_step_in_a_hook_is_of_the_thread_that_waits_for_it(self):
+        """Trainer's layer-by-layer optimizers step so in autograd's thread, then another optimizer in the main one."""
+        hooks = ("p = nn.Parameter(torch.ones(8, device='cuda'))\na = torch.optim.SGD([p], lr=0.1)\np.register_post_accumulate_grad_hook(lambda p: a.step())\n"
+                 "p.sum().backward()\nq = nn.Parameter(torch.ones(8, device='cuda'))\no = torch.optim.SGD([q], lr=0.1)\nfor _ in range(2):\n    q.sum().backward()\n    o.step()\n")
+        self.assertEqual(self.opened(hooks), [])
+
+    def test_optimizers_that_packages_bring_take_steps(self):
+        """fastai's and Keras's are none of torch.optim's."""
+        for module, name, method in (("fastai.optimizer", "Optimizer", "step"), ("keras.src.optimizers.base_optimizer", "BaseOptimizer", "apply")):
+            with self.subTest(module), tempfile.TemporaryDirectory() as folder:
+                path = os.path.join(folder, *module.split("."))
+                os.makedirs(os.path.dirname(path))
+                with open(path + ".py", "w") as f:
+                    f.write(f"class {name}:\n    def __init__(self, weights):\n        self.weights = list(weights)\n    def {method}(self):\n"
+                            "        for p in self.weights:\n            p.data.add_(p.grad, alpha=-0.1)\n            p.grad = None\n")
+                _, marks = self.dry(NET + f"import sys\nsys.path.insert(0, {folder!r})\nfrom {module} import {name}\no = {name}(net.parameters())\n"
+                                    f"while True:\n    net(ids).sum().backward()\n    o.{method}()\n", HEADROOM_DRY_STEPS="3")
+                self.assertEqual([(m[1], m[2]) for m in marks if m[0] == "step"], [(name, 1), (name, 2), (name, 3)])
+                self.assertIn("optimizer", [m[1] for m in marks if m[0] == "phase"])
+
+    def test_a_search_of_scipy_by_values_of_the_card_succeeds(self):
+        """Of unknown values none is less than another, so a line search gives up. Where the host's values fail it, it stays failed."""
+        scipy = ("class Result: pass\ndef minimize(fun, x0):\n    r = Result()\n    r.success, r.status, r.message = fun(x0) < fun(x0), 2, 'ABNORMAL'\n    return r\n")
+        with tempfile.TemporaryDirectory() as folder:
+            os.makedirs(os.path.join(folder, "scipy", "optimize"))
+            open(os.path.join(folder, "scipy", "__init__.py"), "w").close()
+            for file, text in (("__init__.py", "from ._minimize import minimize\n"), ("_minimize.py", scipy)):
+                with open(os.path.join(folder, "scipy", "optimize", file), "w") as f:
+                    f.write(text)
+            lines, marks = self.dry(NET + f"import sys\nsys.path.insert(0, {folder!r})\nfrom scipy.optimize import minimize\n"
+                                    "for loss in (lambda x: net(ids).sum().item(), lambda x: 1.0):\n    r = minimize(loss, 0)\n    print(r.success, r.status)\n")
+        self.assertEqual(lines, ["True 0", "False 2"])
+        self.assertEqual(len([m for m in marks if m[0] == "note" and "SciPy's minimize" in m[1]]), 1)
 
     def test_without_a_number_it_ends_once_two_steps_agree(self):
         _, marks = self.dry(NET + "o = torch.optim.AdamW(net.parameters())\nwhile True:\n    step(o)\n")

@@ -25,8 +25,9 @@ def observe(torch):
     requests.begin(torch)
     steps.begin(torch, after_import)
     if DRY:
-        from . import tuning, values
+        from . import searches, tuning, values
         steps.values = values.Values(torch)
+        searches.begin(after_import, steps.values)
         tuning.begin(after_import, torch)
         hosts.begin(torch)
         limits.begin(torch)

@@ -19,6 +19,7 @@ PATIENCE_S = 10  # with what a program does at its end
 UPDATED_QUICKLY = 1 << 22  # bytes: a host updates them while a card computes a step
 ROUNDS = 10  # a generator may step less often than a critic
 BY_HAND = 100  # backward passes without an optimizer: fewer may come before one is made
+OTHERS = (("fastai.optimizer", "Optimizer", "step"), ("keras.src.optimizers.base_optimizer", "BaseOptimizer", "apply"))  # optimizers that are no torch.optim's
 AT_LEAST_WITH_GRAPHS = 4  # torch.compile's graphs: the first step compiles, the second warms up, the third captures
 values = None  # a values.Values, if values are observed
 
@@ -37,6 +38,7 @@ _is_made = False  # an optimizer
 _without = 0  # backward passes before that
 _captured_step = False  # an optimizer's step is part of the graph that is being captured: its replays are the steps
 _trainers = []  # threads whose optimizers have stepped
+_waiting = []  # threads that wait for a backward pass
 _open = set()  # what was said of bytes that nothing here bounds
 _captured_backward = False  # a backward pass is part of the graph that is being captured: its replays are backward passes
 
@@ -53,6 +55,8 @@ def begin(torch, after_import):
     torch.save = _in_phase("saving", rest.save(torch.save))
     torch.load = _in_phase("loading", torch.load)
     torch.optim.Optimizer.__init__ = _made(torch.optim.Optimizer.__init__)
+    for name, optimizer, method in OTHERS:
+        after_import(name, lambda module, optimizer=optimizer, method=method: _others(getattr(module, optimizer), method))
     global _torch
     _torch = torch
     graph = getattr(torch.cuda, "CUDAGraph", None)
@@ -82,6 +86,21 @@ def _made(init):
     return made
 
 
+def _others(optimizer, method):
+    """Steps of a package's own optimizers."""
+    import functools
+    run = getattr(optimizer, method)
+
+    @functools.wraps(run)
+    def step(self, *args, **kwargs):
+        _begin("optimizer")
+        result = run(self, *args, **kwargs)
+        _after_step(self, args, kwargs)
+        return result
+    setattr(optimizer, method, step)
+    optimizer.__init__ = _made(optimizer.__init__)
+
+
 def _say_open(text, threads=1):
     """Once: why the program may need more than is seen here, with nothing that bounds it."""
     if (text, threads) not in _open:
@@ -90,8 +109,11 @@ def _say_open(text, threads=1):
 
 
 def _say_threads():
-    """Threads that train at once ask for memory in an order that the system decides. The main thread may only wait for another one."""
+    """Threads that train at once ask for memory in an order that the system decides. The main thread may only wait for another one. A step in a hook of a
+    gradient runs in a thread of autograd's, for the one that waits for the backward pass."""
     own, main = threading.current_thread(), threading.main_thread()
+    if _waiting and isinstance(own, threading._DummyThread):
+        own = _waiting[-1]
     if own not in _trainers:
         _trainers.append(own)
     others = [t for t in _trainers if t is not own and t.is_alive()]
@@ -132,9 +154,12 @@ def _backward(run):
         _backward_since = _backward_since_others = _ever_backward = True
         _captured_backward = _captured_backward or _capturing()
         _begin("backward")
+        own = threading.current_thread()
+        _waiting.append(own)
         try:
             result = run(*args, **kwargs)
         finally:
+            _waiting.remove(own)
             _close()
         _step_of_backward()
         _step_by_hand()
