@@ -187,6 +187,31 @@ class Observer(unittest.TestCase):
         self.assertEqual(lines[0], "mark tuned|torch.compile would choose kernels by their times on the card; PyTorch's own were kept|0")
         self.assertEqual(lines[1:], ["True 2", "True 1", "True 2", "True 3", "4 [4] 4 [4]", "None"])
 
+    def test_of_a_kernels_settings_the_first_that_can_run_is_measured(self):
+        triton = self.folder({"torch/__init__.py": "from . import version\n__version__ = '9.0'\n", "torch/version.py": "cuda = None\n", "triton/__init__.py": "", "triton/runtime/__init__.py": "",
+                              "triton/runtime/autotuner.py": """
+            class Autotuner:
+                def __init__(self): self.seen, self.cache = [], {}
+                def _bench(self, x, config):
+                    self.seen.append(config)
+                    return [float("inf")] * 3 if config > 90 else [5.0, 4.0, 6.0]
+                def run(self, x):
+                    if x not in self.cache:
+                        times = {c: self._bench(x, config=c) for c in (99, 98, 3, 2, 1)}
+                        self.cache[x] = min(times, key=times.get)
+                    return self.cache[x]
+            """})
+        code = """
+            from headroom_dry import start, tuning
+            tuning.begin(start.after_import, __import__('types').SimpleNamespace(_C=None))
+            from triton.runtime.autotuner import Autotuner
+            kernel = Autotuner()
+            for x in (7, 7, 8):
+                print(kernel.run(x), kernel.seen)
+            """
+        lines = self.run_python(textwrap.dedent(code), triton, HEADROOM_DRY_VALUES="0")
+        self.assertEqual(lines, ["3 [99, 98, 3]"] * 2 + ["3 [99, 98, 3, 99, 98, 3]"])
+
     def test_the_object_whose_method_a_frame_is_of_is_found(self):
         code = """
             import sys

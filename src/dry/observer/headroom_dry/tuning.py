@@ -1,7 +1,8 @@
 """torch.compile's tuning. Inductor times several kernels for one product and keeps the fastest. Only a card knows these times, so PyTorch's own kernel
 is kept, which fuses nothing and holds most. One template is compiled and run beside it, in memory as on a card, where all would be: what they
 leave reserved there is not known, so the answer is "at least". torch.backends.cudnn.benchmark times cuDNN's convolutions: the library counts what that
-takes (library/tries.h), and the answer is "at least" only where no card was asked. Inductor also times whether a product becomes faster with padded
+takes (library/tries.h), and the answer is "at least" only where no card was asked. Kernels of Triton with several settings (triton.autotune) are measured
+in memory as on a card, each in as much: the first that fits is compiled. Inductor also times whether a product becomes faster with padded
 matrices; such a program is run three times: with what a card is likely to choose, with none padded, with all."""
 import functools
 import inspect
@@ -29,6 +30,7 @@ def begin(after_import, torch):
     after_import("torch._inductor.runtime.coordinate_descent_tuner", _tiles)
     after_import("torch._inductor.runtime.autotune_cache", _measured_again)
     after_import("torch._inductor.fx_passes.pad_mm", _pads)
+    after_import("triton.runtime.autotuner", _settings)
     after_import("torch._inductor.compile_worker.subproc_pool", _workers)
 
 
@@ -102,6 +104,27 @@ def _tiles(module):
 def _measured_again(module):
     """A kernel with several settings is measured in its first call, in memory. What an earlier dry run chose would leave that out."""
     module.AutotuneCache.read_best = lambda self, *args, **kwargs: None
+
+
+def _settings(module):
+    """Of the settings of one kernel the first that can run is compiled and measured; the others would take the same memory, and seconds each."""
+    tuner = module.Autotuner
+    run, bench = tuner.run, tuner._bench
+
+    @functools.wraps(run)
+    def run_once(self, *args, **kwargs):
+        self.headroom_measured = False
+        return run(self, *args, **kwargs)
+
+    @functools.wraps(bench)
+    def bench_once(self, *args, **kwargs):
+        if getattr(self, "headroom_measured", False):
+            return [math.inf] * 3
+        times = bench(self, *args, **kwargs)
+        self.headroom_measured = (times[0] if isinstance(times, (list, tuple)) else times) != math.inf
+        return times
+
+    tuner.run, tuner._bench = run_once, bench_once
 
 
 def _likely_padded(operations, odd_sum, odd_result, first_lies_across):
