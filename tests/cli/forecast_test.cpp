@@ -285,6 +285,21 @@ TEST_F(Forecast, LeversAreRunAndRankedWithTheCodeToWrite) {
   EXPECT_NE(e.out.find("there is no attention)"), std::string::npos) << "of a reason of several lines the first: " << e.out;
 }
 
+// The observer adds what is tried to the settings that a program, or its user, has; a variable of ours would take their place.
+TEST_F(Forecast, ASettingThatIsTriedLeavesTheUsersOwn) {
+  using Words = std::vector<std::string>;
+  const auto with = [](const char* variable) {
+    setenv(variable, "garbage_collection_threshold:0.5", 1);
+    const Words words = studies::with_allocator("max_split_size_mb:64");
+    unsetenv(variable);
+    return words;
+  };
+  EXPECT_EQ(with("PYTORCH_ALLOC_CONF"), Words{"HEADROOM_DRY_ALLOCATOR=max_split_size_mb:64"});
+  EXPECT_EQ(with("PYTORCH_CUDA_ALLOC_CONF"), Words{"HEADROOM_DRY_ALLOCATOR=max_split_size_mb:64"});
+  EXPECT_EQ(studies::with_allocator("max_split_size_mb:64"),
+            (Words{"HEADROOM_DRY_ALLOCATOR=max_split_size_mb:64", "PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:64"}));
+}
+
 TEST_F(Forecast, WhatTheObserverSaysIsInTheAnswerAndItsJson) {
   const Json j = json("--device h100", "batch=1 notes", 0);
   ASSERT_EQ(j["uncertain"]["said"].size(), 1u);

@@ -35,6 +35,21 @@ class Substitutes(Dry):
         _, marks = self.tried("nothing-like-it")
         self.assertEqual(marks, [("cannot", "nothing-like-it: no substitute has this name", 0)])
 
+    def test_a_setting_of_the_allocator_is_added_to_the_programs_own(self):
+        """Wherever the program gives them: a variable of its own would hide the one that is tried."""
+        seen = """
+print({k: torch.cuda.memory._snapshot()["allocator_settings"][k] for k in ("expandable_segments", "max_split_size", "garbage_collection_threshold")})
+"""
+        tried = {"HEADROOM_DRY_ALLOCATOR": "expandable_segments:True,max_split_size_mb:64"}
+        own = "'max_split_size_mb:32,garbage_collection_threshold:0.5'"
+        wanted = {"expandable_segments": True, "max_split_size": 64 << 20, "garbage_collection_threshold": 0.5}
+        for begin in ("import os\nos.environ['PYTORCH_CUDA_ALLOC_CONF'] = {}\nimport torch\ntorch.zeros(1, device='cuda')",
+                      "import os, torch\nos.environ['PYTORCH_CUDA_ALLOC_CONF'] = {}\ntorch.zeros(1, device='cuda')",
+                      "import torch\ntorch.zeros(1, device='cuda')\ntorch.cuda.memory._set_allocator_settings({})"):
+            self.assertEqual(eval(self.dry(begin.format(own) + seen, **tried)[0][-1]), wanted, begin)
+        own = eval(self.dry(begin.format(own) + seen)[0][-1])
+        self.assertEqual((own["expandable_segments"], own["max_split_size"]), (False, 32 << 20))
+
 
 if __name__ == "__main__":
     unittest.main()

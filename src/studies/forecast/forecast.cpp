@@ -208,7 +208,8 @@ std::optional<ForecastRow> with_expandable_segments(const Forecast& a, const Hos
   constexpr const char* what = "the run with expandable segments";
   if (t.stop(host.stop(), what)) return std::nullopt;
   try {
-    Told other = forecast_one(a, a.program, host, [](std::string_view) {}, {"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"});
+    Told other = forecast_one(
+        a, a.program, host, [](std::string_view) {}, with_allocator("expandable_segments:True"));
     if (t.stop(other.stopped, what) || other.at_least || other.row.status == Status::failed) return std::nullopt;
     return std::move(other.row);
   } catch (const Error& e) {

@@ -1,6 +1,7 @@
 #include "studies/forecast/tries.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <optional>
 #include <tuple>
 
@@ -56,10 +57,18 @@ std::optional<Lever> accumulation(const std::vector<std::string>& program) {
 
 }  // namespace
 
+std::vector<std::string> with_allocator(const std::string& setting) {
+  std::vector<std::string> all{fmt::format("HEADROOM_DRY_ALLOCATOR={}", setting)};
+  for (const char* own : {allocator_variable, "PYTORCH_ALLOC_CONF"})
+    if (const char* const text = std::getenv(own); text && *text) return all;  // the observer adds it to these
+  all.push_back(fmt::format("{}={}", allocator_variable, setting));
+  return all;
+}
+
 std::vector<Lever> levers_for(const std::vector<std::string>& program) {
   const auto allocator = [](const char* setting, const char* costs) {
     const std::string text = fmt::format("{}={}", allocator_variable, setting);
-    return Lever{setting, text, costs, {text}, ""};
+    return Lever{setting, text, costs, with_allocator(setting), ""};
   };
   std::vector<Lever> all{// the cheapest first
                          allocator("expandable_segments:True", "nothing"),

@@ -12,6 +12,9 @@ struct Lever {
 };
 std::vector<Lever> levers_for(const std::vector<std::string>& program);
 
+// What sets PyTorch's allocator, beside what the program's own settings say.
+std::vector<std::string> with_allocator(const std::string& setting);
+
 // Several at once.
 Lever together(const std::vector<Lever>&);
 std::vector<std::string> environment_of(const Lever&);

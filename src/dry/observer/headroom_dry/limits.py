@@ -1,5 +1,6 @@
-"""A limit that the program sets for PyTorch's own allocator (torch.cuda.set_per_process_memory_fraction, or the allocator's setting of that name): it is
-said with its line. In the run with unlimited memory it does not hold, so that run finds what the program needs."""
+"""Settings of PyTorch's own allocator. A limit that the program sets (torch.cuda.set_per_process_memory_fraction, or the setting of that name) is said with
+its line; in the run with unlimited memory it does not hold, so that run finds what the program needs. A setting that `--try` tries is added to those of the
+program, wherever it gives them."""
 import os
 import re
 import sys
@@ -9,6 +10,7 @@ from .frames import own_frame
 
 SETTING = re.compile(r"(?:^|,)\s*per_process_memory_fraction\s*:\s*([0-9.eE+-]+)\s*")
 VARIABLES = "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"
+TRIED = os.environ.get("HEADROOM_DRY_ALLOCATOR", "")  # "max_split_size_mb:64"
 EVERY_CARD = -1
 HOLDS = ";unlimited=1" not in ";" + os.environ.get("HEADROOM_DRY_CARD", "")
 
@@ -32,7 +34,17 @@ def _without(settings, where):
     return settings if HOLDS else SETTING.sub("", settings).strip(",")
 
 
+def _with_tried(settings):
+    """Those of the program's own that have the same names give way."""
+    names = "|".join(re.escape(one.partition(":")[0]) for one in TRIED.split(","))
+    own = re.sub(rf"(?:^|,)\s*(?:{names})\s*:\s*(?:\[[^]]*\]|[^,]*)", "", settings).strip(", ")
+    return f"{own},{TRIED}" if own else TRIED
+
+
 def before_import():
+    for name in VARIABLES if TRIED else ():
+        if os.environ.get(name) or name == VARIABLES[0] and not os.environ.get(VARIABLES[1]):
+            os.environ[name] = _with_tried(os.environ.get(name, ""))
     for name in VARIABLES:
         settings = os.environ.get(name)
         if not settings or "per_process_memory_fraction" not in settings:
@@ -57,17 +69,23 @@ def begin(torch):
             told[device] = fraction
         return _cuda_setMemoryFraction
 
+    def init(run):
+        def _cuda_init():
+            before_import()  # of a program that sets its variable after the import
+            return run()
+        return _cuda_init
+
     def told_fraction(run):
         return lambda device: told[device] if device in told else run(device)
 
     def setter(run):
         def set_allocator_settings(settings):
             if isinstance(settings, str):
-                settings = _without(settings, _line())
+                settings = _without(_with_tried(settings) if TRIED else settings, _line())
             return run(settings)
         return set_allocator_settings
 
-    for name, around in (("_cuda_setMemoryFraction", fraction), ("_cuda_getMemoryFraction", told_fraction), ("_cuda_cudaCachingAllocator_set_allocator_settings", setter),
+    for name, around in (("_cuda_init", init), ("_cuda_setMemoryFraction", fraction), ("_cuda_getMemoryFraction", told_fraction), ("_cuda_cudaCachingAllocator_set_allocator_settings", setter),
                          ("_accelerator_setAllocatorSettings", setter)):
         run = getattr(torch._C, name, None)
         if run is not None:
