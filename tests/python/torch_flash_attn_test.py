@@ -45,10 +45,10 @@ class FlashAttnTest(Base):
                                        (False, (6, 2), {"window": (7, 2)}), (True, (6, 9), {"window": 7}), (False, (-1, 3), {"window": (99, 3)}),
                                        (False, (4, -1), {"window": (5, 99)})):  # fmt: skip
                 want, want_lse = reference(*turned, **mask, align="bottom-right")
-                o, lse, none = fa.flash_attn_func(q, k, v, 0.0, None, causal, size, return_attn_probs=True)
+                o, lse, probabilities = fa.flash_attn_func(q, k, v, 0.0, None, causal, size, return_attn_probs=True)
                 self.near(o.transpose(1, 2), want, torch.float32, (causal, size))
                 self.near(lse, want_lse, torch.float32)
-                self.assertIsNone(none)
+                self.assertEqual((probabilities.shape, probabilities.dtype), ((0,), o.dtype))
             kv = torch.stack([k, v], 2)
             self.near(fa.flash_attn_kvpacked_func(q, kv, causal=True), fa.flash_attn_func(q, k, v, causal=True), torch.float32)
             qkv = torch.stack([k, k, v], 2)
@@ -64,6 +64,68 @@ class FlashAttnTest(Base):
                 torch.manual_seed(1)
                 self.assertTrue(torch.equal(o, call(0.5)))
                 self.assertFalse(torch.equal(o, call(0.5)))
+
+    def test_arguments_have_flash_attns_names_and_order(self):
+        import inspect
+
+        from gpu_headroom.torch import flash_attn as fa
+
+        rest = ["dropout_p", "softmax_scale", "causal", "window_size", "softcap", "alibi_slopes", "deterministic", "return_attn_probs"]
+        packed = ["cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seqlen_k"]
+        for function, names in (
+            (fa.flash_attn_func, ["q", "k", "v", *rest]),
+            (fa.flash_attn_kvpacked_func, ["q", "kv", *rest]),
+            (fa.flash_attn_qkvpacked_func, ["qkv", *rest]),
+            (fa.flash_attn_varlen_func, ["q", "k", "v", *packed, *rest, "block_table"]),
+            (fa.flash_attn_varlen_kvpacked_func, ["q", "kv", *packed, *rest]),
+            (fa.flash_attn_varlen_qkvpacked_func, ["qkv", "cu_seqlens", "max_seqlen", *rest]),
+        ):
+            self.assertEqual(list(inspect.signature(function).parameters), names)
+        q = torch.randn(1, 5, 2, 8)
+        self.assertTrue(torch.equal(fa.flash_attn_func(q, q, q, softcap=-1.0), fa.flash_attn_func(q, q, q)), "at most 0 is none")
+
+    def test_what_dropout_dropped_is_told(self):
+        """Probabilities before they are divided by their sum, negative where they were dropped: o comes of them again."""
+        from gpu_headroom.torch import flash_attn as fa
+
+        p = 0.25
+
+        def again(numbers, q, k, v, size, softcap, slopes):
+            """o [len_q, heads, head_dim] of one sequence: numbers [heads, len_q, len_k] say what is kept, FP64 the rest."""
+            numbers, q, k, v = (x.double().cpu() for x in (numbers, q, k, v))
+            k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
+            scores = torch.einsum("qhd,khd->hqk", q, k) * q.shape[2] ** -0.5
+            scores = softcap * torch.tanh(scores / softcap) if softcap else scores
+            apart = torch.arange(q.shape[0])[:, None] + k.shape[0] - q.shape[0] - torch.arange(k.shape[0])
+            scores = scores if slopes is None else scores - slopes.double().cpu()[:, None, None] * apart.abs()
+            seen = (apart <= size[0]) & (-apart <= size[1]) if size[0] >= 0 else torch.ones_like(apart, dtype=torch.bool)
+            exact = torch.where(seen.any(-1)[:, None], scores.masked_fill(~seen, -torch.inf).softmax(-1), 0)
+            for first in range(0, k.shape[0], 64):  # a block's numbers are counted from one number in each row
+                one, other = numbers[..., first : first + 64].abs(), exact[..., first : first + 64]
+                largest = other.amax(-1, keepdim=True)
+                self.near(one * largest, other * one.amax(-1, keepdim=True), torch.float32)
+                self.assertTrue(bool((one.amax(-1, keepdim=True)[largest > 0] > 0).all()))
+            return torch.einsum("hqk,khd->qhd", exact * (numbers > 0) / (1 - p), v)
+
+        for device, (size, softcap, alibi) in itertools.product(DEVICES, (((-1, -1), 0.0, False), ((30, 2), 0.0, True), ((-1, -1), 3.0, False))):
+            q, k, v = (x.detach().transpose(1, 2) for x in tensors(device, len_q=70, len_k=150, dim=40))
+            slopes = torch.rand(2, 4, device=device) if alibi else None
+            o, _, S = fa.flash_attn_func(q, k, v, p, None, False, size, softcap, slopes, return_attn_probs=True)
+            self.assertEqual((S.shape, S.dtype), ((2, 4, 70, 150), q.dtype))
+            self.assertTrue(0.2 < float((S < 0).sum() / (S != 0).sum()) < 0.3)
+            for b in (0, 1):
+                self.near(o[b], again(S[b], q[b], k[b], v[b], size, softcap, slopes[b] if alibi else None), torch.float32)
+            cu_q, cu_k = (torch.tensor(ends, dtype=torch.int32, device=device) for ends in ([0, 9, 9, 70], [0, 60, 70, 150]))
+            slopes = torch.rand(3, 4, device=device) if alibi else None
+            call = lambda q, k, v: fa.flash_attn_varlen_func(q, k, v, cu_q, cu_k, 61, 80, p, None, False, size, softcap, slopes, return_attn_probs=True)  # noqa: B023, E731
+            compiled = torch.compile(call, fullgraph=True, backend="aot_eager")
+            for run in (call, compiled):
+                o, _, S = run(q[0], k[0], v[0])
+                self.assertEqual(S.shape, (3, 4, 61, 80))
+                for d in (0, 2):
+                    a, b = slice(*cu_q[d : d + 2].tolist()), slice(*cu_k[d : d + 2].tolist())
+                    mine = S[d, :, : a.stop - a.start, : b.stop - b.start]
+                    self.near(o[a], again(mine, q[0, a], k[0, b], v[0, b], size, softcap, slopes[d] if alibi else None), torch.float32)
 
     def test_any_whole_number(self):
         import numpy as np

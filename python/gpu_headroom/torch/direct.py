@@ -47,11 +47,16 @@ def _gradients(settled, saved, d_o, dlse):
     if d_o is None:
         d_o = torch.zeros_like(o)
     d_o, dlse = with_signs((d_o, dlse))
-    # Compiled autograd knows operators alone; second derivatives are wanted, and the operator says that there are none; a mode came after forward; or
-    # gradients of several results at once.
-    if torch.compiler.is_compiling() or torch.is_grad_enabled() or _modes[0]() != 0 or _transforms() is not None or any(t is not None and _has_a_batch(t) for t in (d_o, dlse)):
+    if torch.compiler.is_compiling() or _is_heard(d_o, dlse):  # compiled autograd knows operators alone
         return torch.ops.headroom.attention_backward(d_o, dlse, q, k, v, o, lse, *(more or (None,) * 5), *options)
     return call.backward(d_o, dlse, q, k, v, o, lse, *more)
+
+
+def _is_heard(d_o, dlse):
+    """Second derivatives are wanted, and the operator says that there are none; a mode came after forward; or gradients of several results at once."""
+    if torch.is_grad_enabled() or _modes[0]() != 0 or _transforms() is not None:
+        return True
+    return any(t is not None and _has_a_batch(t) for t in (d_o, dlse))
 
 
 def _general_backward(settled, saved, d_o, dlse):

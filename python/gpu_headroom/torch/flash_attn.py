@@ -3,7 +3,7 @@
     from gpu_headroom.torch.flash_attn import flash_attn_func, flash_attn_varlen_func, flash_attn_with_kvcache
 
 What is not served (cache_leftpad of a cache in pages) is refused in a sentence. Dropout draws from torch's generator, and drops others
-than flash-attn does.
+than flash-attn does; return_attn_probs tells which (dropped.py).
 """
 
 from typing import TYPE_CHECKING, Any, Optional, Tuple, Union, overload
@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Optional, Tuple, Union, overload
 import torch
 
 from .checks import whole_number
-from .direct import directly
+from .direct import directly, draw_of
 from .functions import Window, attention, attention_varlen, attention_with_cache, packed_slopes
 
 if TYPE_CHECKING:
     from typing import Literal
 
-Probs = Tuple[torch.Tensor, torch.Tensor, None]
+Probs = Tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 _OPEN = 1 << 31  # keys on a side of a window that has no end there
 
 
@@ -32,6 +32,24 @@ def _window(causal: bool, window_size: Tuple[int, int]) -> Window:
     if before < 0 and (after < 0 or causal):
         return None
     return (_OPEN if before < 0 else before + 1, _OPEN if after < 0 else after)
+
+
+def _seed(q: torch.Tensor, dropout_p: float, return_attn_probs: bool) -> Optional[torch.Tensor]:
+    """The seed of a call whose dropout is told; None: attention() draws it, and refuses what is no chance."""
+    drops = return_attn_probs and isinstance(q, torch.Tensor) and isinstance(dropout_p, (int, float)) and 0 < dropout_p < 1
+    return draw_of(q.device)() if drops else None
+
+
+def _dropped(
+    q: torch.Tensor, k: torch.Tensor, o: torch.Tensor, dropout_p: float, seed: torch.Tensor, scale: Optional[float], softcap: float,
+    slopes: Optional[torch.Tensor], mask: Tuple[bool, Tuple[int, int]], *packed: Any,
+) -> torch.Tensor:  # fmt: skip
+    from .dropped import with_signs_of_dropout
+
+    causal, (before, after) = mask
+    sides = int(before), 0 if causal else int(after)
+    made: torch.Tensor = with_signs_of_dropout(q, k, o.dtype, dropout_p, seed, scale, softcap, slopes, sides, *packed)
+    return made
 
 
 @overload
@@ -63,57 +81,86 @@ def flash_attn_func(
     window_size: Tuple[int, int] = (-1, -1), softcap: float = 0.0, alibi_slopes: Optional[torch.Tensor] = None, deterministic: bool = False,
     return_attn_probs: bool = False,
 ) -> Union[torch.Tensor, Probs]:  # fmt: skip
-    """q: [batch, len_q, heads, head_dim]; k and v: [batch, len_k, kv_heads, head_dim]. return_attn_probs: (o, lse, None)."""
+    """q: [batch, len_q, heads, head_dim]; k and v: [batch, len_k, kv_heads, head_dim]. return_attn_probs: (o, lse, S), as flash-attn has it: S is empty
+    without dropout, else [batch, heads, len_q, len_k], negative where a probability was dropped."""
     window = _window(causal, window_size)
+    seed = _seed(q, dropout_p, return_attn_probs)
     out = attention(q, k, v, dropout_p=dropout_p, is_causal=causal and window is None, scale=softmax_scale, window=window, align="bottom-right", layout="blhd",
-                    return_lse=return_attn_probs, softcap=softcap, deterministic=bool(deterministic), alibi_slopes=alibi_slopes)  # fmt: skip
-    return (*out, None) if return_attn_probs else out
+                    return_lse=return_attn_probs, softcap=max(softcap, 0.0), deterministic=bool(deterministic), alibi_slopes=alibi_slopes,
+                    seed=seed)  # fmt: skip
+    if not return_attn_probs:
+        return out
+    if seed is None:
+        return (*out, out[0].new_empty((0,)))
+    return (*out, _dropped(q, k, out[0], dropout_p, seed, softmax_scale, softcap, alibi_slopes, (causal, window_size)))
 
 
 @overload
 def flash_attn_qkvpacked_func(
-    qkv: torch.Tensor, *arguments: Any, return_attn_probs: "Literal[False]" = False, **named: Any,
+    qkv: torch.Tensor, dropout_p: float = 0.0, softmax_scale: Optional[float] = None, causal: bool = False,
+    window_size: Tuple[int, int] = (-1, -1), softcap: float = 0.0, alibi_slopes: Optional[torch.Tensor] = None, deterministic: bool = False,
+    return_attn_probs: "Literal[False]" = False,
 ) -> torch.Tensor: ...  # fmt: skip
 
 
 @overload
 def flash_attn_qkvpacked_func(
-    qkv: torch.Tensor, *arguments: Any, return_attn_probs: "Literal[True]", **named: Any,
+    qkv: torch.Tensor, dropout_p: float = 0.0, softmax_scale: Optional[float] = None, causal: bool = False,
+    window_size: Tuple[int, int] = (-1, -1), softcap: float = 0.0, alibi_slopes: Optional[torch.Tensor] = None, deterministic: bool = False,
+    *, return_attn_probs: "Literal[True]",
 ) -> Probs: ...  # fmt: skip
 
 
 @overload
 def flash_attn_qkvpacked_func(
-    qkv: torch.Tensor, *arguments: Any, return_attn_probs: bool, **named: Any,
+    qkv: torch.Tensor, dropout_p: float = 0.0, softmax_scale: Optional[float] = None, causal: bool = False,
+    window_size: Tuple[int, int] = (-1, -1), softcap: float = 0.0, alibi_slopes: Optional[torch.Tensor] = None, deterministic: bool = False,
+    *, return_attn_probs: bool,
 ) -> Union[torch.Tensor, Probs]: ...  # fmt: skip
 
 
-def flash_attn_qkvpacked_func(qkv: torch.Tensor, *arguments: Any, **named: Any) -> Union[torch.Tensor, Probs]:
+def flash_attn_qkvpacked_func(
+    qkv: torch.Tensor, dropout_p: float = 0.0, softmax_scale: Optional[float] = None, causal: bool = False,
+    window_size: Tuple[int, int] = (-1, -1), softcap: float = 0.0, alibi_slopes: Optional[torch.Tensor] = None, deterministic: bool = False,
+    return_attn_probs: bool = False,
+) -> Union[torch.Tensor, Probs]:  # fmt: skip
     """qkv: [batch, len, 3, heads, head_dim]."""
-    return flash_attn_func(*qkv.unbind(2), *arguments, **named)
+    named: Any = {"return_attn_probs": return_attn_probs}
+    return flash_attn_func(*qkv.unbind(2), dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic, **named)
 
 
 @overload
 def flash_attn_kvpacked_func(
-    q: torch.Tensor, kv: torch.Tensor, *arguments: Any, return_attn_probs: "Literal[False]" = False, **named: Any,
+    q: torch.Tensor, kv: torch.Tensor, dropout_p: float = 0.0, softmax_scale: Optional[float] = None, causal: bool = False,
+    window_size: Tuple[int, int] = (-1, -1), softcap: float = 0.0, alibi_slopes: Optional[torch.Tensor] = None, deterministic: bool = False,
+    return_attn_probs: "Literal[False]" = False,
 ) -> torch.Tensor: ...  # fmt: skip
 
 
 @overload
 def flash_attn_kvpacked_func(
-    q: torch.Tensor, kv: torch.Tensor, *arguments: Any, return_attn_probs: "Literal[True]", **named: Any,
+    q: torch.Tensor, kv: torch.Tensor, dropout_p: float = 0.0, softmax_scale: Optional[float] = None, causal: bool = False,
+    window_size: Tuple[int, int] = (-1, -1), softcap: float = 0.0, alibi_slopes: Optional[torch.Tensor] = None, deterministic: bool = False,
+    *, return_attn_probs: "Literal[True]",
 ) -> Probs: ...  # fmt: skip
 
 
 @overload
 def flash_attn_kvpacked_func(
-    q: torch.Tensor, kv: torch.Tensor, *arguments: Any, return_attn_probs: bool, **named: Any,
+    q: torch.Tensor, kv: torch.Tensor, dropout_p: float = 0.0, softmax_scale: Optional[float] = None, causal: bool = False,
+    window_size: Tuple[int, int] = (-1, -1), softcap: float = 0.0, alibi_slopes: Optional[torch.Tensor] = None, deterministic: bool = False,
+    *, return_attn_probs: bool,
 ) -> Union[torch.Tensor, Probs]: ...  # fmt: skip
 
 
-def flash_attn_kvpacked_func(q: torch.Tensor, kv: torch.Tensor, *arguments: Any, **named: Any) -> Union[torch.Tensor, Probs]:
+def flash_attn_kvpacked_func(
+    q: torch.Tensor, kv: torch.Tensor, dropout_p: float = 0.0, softmax_scale: Optional[float] = None, causal: bool = False,
+    window_size: Tuple[int, int] = (-1, -1), softcap: float = 0.0, alibi_slopes: Optional[torch.Tensor] = None, deterministic: bool = False,
+    return_attn_probs: bool = False,
+) -> Union[torch.Tensor, Probs]:  # fmt: skip
     """kv: [batch, len_k, 2, kv_heads, head_dim]."""
-    return flash_attn_func(q, *kv.unbind(2), *arguments, **named)
+    named: Any = {"return_attn_probs": return_attn_probs}
+    return flash_attn_func(q, *kv.unbind(2), dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic, **named)
 
 
 def _from_pages(
@@ -160,70 +207,102 @@ def flash_attn_varlen_func(
     window_size: Tuple[int, int] = (-1, -1), softcap: float = 0.0, alibi_slopes: Optional[torch.Tensor] = None, deterministic: bool = False,
     return_attn_probs: bool = False, block_table: Optional[torch.Tensor] = None,
 ) -> Union[torch.Tensor, Probs]:  # fmt: skip
-    """q: [tokens, heads, head_dim]; k and v: [tokens_k, kv_heads, head_dim]. return_attn_probs: (o, lse [heads, tokens], None).
+    """q: [tokens, heads, head_dim]; k and v: [tokens_k, kv_heads, head_dim]. return_attn_probs: (o, lse [heads, tokens], S), where S is empty, or
+    with dropout [sequences, heads, max_seqlen_q, max_seqlen_k], negative where a probability was dropped.
 
-    block_table: int32 [sequences, most]: k and v are [pages, page, kv_heads, head_dim], and are copied into order first.
+    block_table: int32 [sequences, most]: k and v are [pages, page, kv_heads, head_dim], and are copied into order first; S is empty.
     """
     window = _window(causal, window_size)
+    of_sequences = alibi_slopes
     if block_table is not None:
         alibi_slopes = packed_slopes(alibi_slopes, q, cu_seqlens_q)
         k, v, cu_seqlens_q, cu_seqlens_k = _from_pages(k, v, cu_seqlens_q, cu_seqlens_k, block_table)
         if alibi_slopes is not None and alibi_slopes.dim() == 2:  # and what is left of a sequence's last page is a document of its own
             alibi_slopes = alibi_slopes.repeat_interleave(2, 0)
+    seed = _seed(q, dropout_p, return_attn_probs)
     out = attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, is_causal=causal and window is None, scale=softmax_scale,
-                           window=window, return_lse=return_attn_probs, softcap=softcap, deterministic=bool(deterministic), dropout_p=dropout_p,
-                           alibi_slopes=alibi_slopes)  # fmt: skip
-    return (*out, None) if return_attn_probs else out
+                           window=window, return_lse=return_attn_probs, softcap=max(softcap, 0.0), deterministic=bool(deterministic), dropout_p=dropout_p,
+                           alibi_slopes=alibi_slopes, seed=seed)  # fmt: skip
+    if not return_attn_probs:
+        return out
+    if seed is None or block_table is not None:
+        return (*out, out[0].new_empty((0,)))
+    packed = cu_seqlens_q, cu_seqlens_k, int(max_seqlen_q), int(max_seqlen_k)
+    return (*out, _dropped(q, k, out[0], dropout_p, seed, softmax_scale, softcap, of_sequences, (causal, window_size), *packed))
 
 
 @overload
 def flash_attn_varlen_qkvpacked_func(
-    qkv: torch.Tensor, cu_seqlens: torch.Tensor, max_seqlen: int, *arguments: Any, return_attn_probs: "Literal[False]" = False, **named: Any,
+    qkv: torch.Tensor, cu_seqlens: torch.Tensor, max_seqlen: int, dropout_p: float = 0.0, softmax_scale: Optional[float] = None, causal: bool = False,
+    window_size: Tuple[int, int] = (-1, -1), softcap: float = 0.0, alibi_slopes: Optional[torch.Tensor] = None, deterministic: bool = False,
+    return_attn_probs: "Literal[False]" = False,
 ) -> torch.Tensor: ...  # fmt: skip
 
 
 @overload
 def flash_attn_varlen_qkvpacked_func(
-    qkv: torch.Tensor, cu_seqlens: torch.Tensor, max_seqlen: int, *arguments: Any, return_attn_probs: "Literal[True]", **named: Any,
+    qkv: torch.Tensor, cu_seqlens: torch.Tensor, max_seqlen: int, dropout_p: float = 0.0, softmax_scale: Optional[float] = None, causal: bool = False,
+    window_size: Tuple[int, int] = (-1, -1), softcap: float = 0.0, alibi_slopes: Optional[torch.Tensor] = None, deterministic: bool = False,
+    *, return_attn_probs: "Literal[True]",
 ) -> Probs: ...  # fmt: skip
 
 
 @overload
 def flash_attn_varlen_qkvpacked_func(
-    qkv: torch.Tensor, cu_seqlens: torch.Tensor, max_seqlen: int, *arguments: Any, return_attn_probs: bool, **named: Any,
+    qkv: torch.Tensor, cu_seqlens: torch.Tensor, max_seqlen: int, dropout_p: float = 0.0, softmax_scale: Optional[float] = None, causal: bool = False,
+    window_size: Tuple[int, int] = (-1, -1), softcap: float = 0.0, alibi_slopes: Optional[torch.Tensor] = None, deterministic: bool = False,
+    *, return_attn_probs: bool,
 ) -> Union[torch.Tensor, Probs]: ...  # fmt: skip
 
 
 def flash_attn_varlen_qkvpacked_func(
-    qkv: torch.Tensor, cu_seqlens: torch.Tensor, max_seqlen: int, *arguments: Any, **named: Any
-) -> Union[torch.Tensor, Probs]:
+    qkv: torch.Tensor, cu_seqlens: torch.Tensor, max_seqlen: int, dropout_p: float = 0.0, softmax_scale: Optional[float] = None, causal: bool = False,
+    window_size: Tuple[int, int] = (-1, -1), softcap: float = 0.0, alibi_slopes: Optional[torch.Tensor] = None, deterministic: bool = False,
+    return_attn_probs: bool = False,
+) -> Union[torch.Tensor, Probs]:  # fmt: skip
     """qkv: [tokens, 3, heads, head_dim]."""
-    return flash_attn_varlen_func(*qkv.unbind(1), cu_seqlens, cu_seqlens, max_seqlen, max_seqlen, *arguments, **named)
+    named: Any = {"return_attn_probs": return_attn_probs}
+    return flash_attn_varlen_func(*qkv.unbind(1), cu_seqlens, cu_seqlens, max_seqlen, max_seqlen, dropout_p, softmax_scale, causal, window_size,
+                                  softcap, alibi_slopes, deterministic, **named)  # fmt: skip
 
 
 @overload
 def flash_attn_varlen_kvpacked_func(
-    q: torch.Tensor, kv: torch.Tensor, cu_seqlens_q: torch.Tensor, cu_seqlens_k: torch.Tensor, *arguments: Any, return_attn_probs: "Literal[False]" = False, **named: Any,
+    q: torch.Tensor, kv: torch.Tensor, cu_seqlens_q: torch.Tensor, cu_seqlens_k: torch.Tensor, max_seqlen_q: int,
+    max_seqlen_k: int, dropout_p: float = 0.0, softmax_scale: Optional[float] = None, causal: bool = False,
+    window_size: Tuple[int, int] = (-1, -1), softcap: float = 0.0, alibi_slopes: Optional[torch.Tensor] = None, deterministic: bool = False,
+    return_attn_probs: "Literal[False]" = False,
 ) -> torch.Tensor: ...  # fmt: skip
 
 
 @overload
 def flash_attn_varlen_kvpacked_func(
-    q: torch.Tensor, kv: torch.Tensor, cu_seqlens_q: torch.Tensor, cu_seqlens_k: torch.Tensor, *arguments: Any, return_attn_probs: "Literal[True]", **named: Any,
+    q: torch.Tensor, kv: torch.Tensor, cu_seqlens_q: torch.Tensor, cu_seqlens_k: torch.Tensor, max_seqlen_q: int,
+    max_seqlen_k: int, dropout_p: float = 0.0, softmax_scale: Optional[float] = None, causal: bool = False,
+    window_size: Tuple[int, int] = (-1, -1), softcap: float = 0.0, alibi_slopes: Optional[torch.Tensor] = None, deterministic: bool = False,
+    *, return_attn_probs: "Literal[True]",
 ) -> Probs: ...  # fmt: skip
 
 
 @overload
 def flash_attn_varlen_kvpacked_func(
-    q: torch.Tensor, kv: torch.Tensor, cu_seqlens_q: torch.Tensor, cu_seqlens_k: torch.Tensor, *arguments: Any, return_attn_probs: bool, **named: Any,
+    q: torch.Tensor, kv: torch.Tensor, cu_seqlens_q: torch.Tensor, cu_seqlens_k: torch.Tensor, max_seqlen_q: int,
+    max_seqlen_k: int, dropout_p: float = 0.0, softmax_scale: Optional[float] = None, causal: bool = False,
+    window_size: Tuple[int, int] = (-1, -1), softcap: float = 0.0, alibi_slopes: Optional[torch.Tensor] = None, deterministic: bool = False,
+    *, return_attn_probs: bool,
 ) -> Union[torch.Tensor, Probs]: ...  # fmt: skip
 
 
 def flash_attn_varlen_kvpacked_func(
-    q: torch.Tensor, kv: torch.Tensor, cu_seqlens_q: torch.Tensor, cu_seqlens_k: torch.Tensor, *arguments: Any, **named: Any
-) -> Union[torch.Tensor, Probs]:
+    q: torch.Tensor, kv: torch.Tensor, cu_seqlens_q: torch.Tensor, cu_seqlens_k: torch.Tensor, max_seqlen_q: int,
+    max_seqlen_k: int, dropout_p: float = 0.0, softmax_scale: Optional[float] = None, causal: bool = False,
+    window_size: Tuple[int, int] = (-1, -1), softcap: float = 0.0, alibi_slopes: Optional[torch.Tensor] = None, deterministic: bool = False,
+    return_attn_probs: bool = False,
+) -> Union[torch.Tensor, Probs]:  # fmt: skip
     """kv: [tokens_k, 2, kv_heads, head_dim]."""
-    return flash_attn_varlen_func(q, *kv.unbind(1), cu_seqlens_q, cu_seqlens_k, *arguments, **named)
+    named: Any = {"return_attn_probs": return_attn_probs}
+    return flash_attn_varlen_func(q, *kv.unbind(1), cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout_p, softmax_scale, causal, window_size,
+                                  softcap, alibi_slopes, deterministic, **named)  # fmt: skip
 
 
 def _append(
@@ -355,7 +434,7 @@ def flash_attn_with_kvcache(
     if cache_batch_idx is not None:  # a copy of the sequences that are asked for
         k_cache, v_cache = k_cache[cache_batch_idx.long()], v_cache[cache_batch_idx.long()]
     options: Any = {
-        "is_causal": causal and window is None, "scale": softmax_scale, "window": window, "layout": "blhd", "softcap": softcap,
+        "is_causal": causal and window is None, "scale": softmax_scale, "window": window, "layout": "blhd", "softcap": max(softcap, 0.0),
         "alibi_slopes": alibi_slopes,
     }  # fmt: skip
     if cache_leftpad is None:
