@@ -125,8 +125,8 @@ def flash_attn_qkvpacked_func(
     return_attn_probs: bool = False,
 ) -> Union[torch.Tensor, Probs]:  # fmt: skip
     """qkv: [batch, len, 3, heads, head_dim]."""
-    named: Any = {"return_attn_probs": return_attn_probs}
-    return flash_attn_func(*qkv.unbind(2), dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic, **named)
+    q, k, v = qkv.unbind(2)
+    return flash_attn_func(q, k, v, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic, return_attn_probs=return_attn_probs)
 
 
 @overload
@@ -159,8 +159,8 @@ def flash_attn_kvpacked_func(
     return_attn_probs: bool = False,
 ) -> Union[torch.Tensor, Probs]:  # fmt: skip
     """kv: [batch, len_k, 2, kv_heads, head_dim]."""
-    named: Any = {"return_attn_probs": return_attn_probs}
-    return flash_attn_func(q, *kv.unbind(2), dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic, **named)
+    k, v = kv.unbind(2)
+    return flash_attn_func(q, k, v, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic, return_attn_probs=return_attn_probs)
 
 
 def _from_pages(
@@ -261,9 +261,9 @@ def flash_attn_varlen_qkvpacked_func(
     return_attn_probs: bool = False,
 ) -> Union[torch.Tensor, Probs]:  # fmt: skip
     """qkv: [tokens, 3, heads, head_dim]."""
-    named: Any = {"return_attn_probs": return_attn_probs}
-    return flash_attn_varlen_func(*qkv.unbind(1), cu_seqlens, cu_seqlens, max_seqlen, max_seqlen, dropout_p, softmax_scale, causal, window_size,
-                                  softcap, alibi_slopes, deterministic, **named)  # fmt: skip
+    q, k, v = qkv.unbind(1)
+    return flash_attn_varlen_func(q, k, v, cu_seqlens, cu_seqlens, max_seqlen, max_seqlen, dropout_p, softmax_scale, causal, window_size,
+                                  softcap, alibi_slopes, deterministic, return_attn_probs=return_attn_probs)  # fmt: skip
 
 
 @overload
@@ -300,9 +300,9 @@ def flash_attn_varlen_kvpacked_func(
     return_attn_probs: bool = False,
 ) -> Union[torch.Tensor, Probs]:  # fmt: skip
     """kv: [tokens_k, 2, kv_heads, head_dim]."""
-    named: Any = {"return_attn_probs": return_attn_probs}
-    return flash_attn_varlen_func(q, *kv.unbind(1), cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout_p, softmax_scale, causal, window_size,
-                                  softcap, alibi_slopes, deterministic, **named)  # fmt: skip
+    k, v = kv.unbind(1)
+    return flash_attn_varlen_func(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout_p, softmax_scale, causal, window_size,
+                                  softcap, alibi_slopes, deterministic, return_attn_probs=return_attn_probs)  # fmt: skip
 
 
 def _append(
