@@ -234,6 +234,52 @@ class OperatorTest(Base):
                 for g, w in zip(got, want):
                     self.assertTrue(torch.equal(g, w))
 
+    def test_vmap_is_one_call(self):
+        """Of each pass; as many as there are samples where what a row gets depends on its place in the batch, or a sink's gradient is each sample's own."""
+        from torch.func import grad, vmap
+        from torch.utils._python_dispatch import TorchDispatchMode
+
+        heard = []
+
+        class Listen(TorchDispatchMode):
+            def __torch_dispatch__(self, function, types, arguments=(), named=None):
+                heard.append(function)
+                return function(*arguments, **(named or {}))
+
+        n, cu = 3, torch.tensor([[0, 9, 33], [0, 0, 33]], dtype=torch.int32)
+        for device, (options, mapped, calls) in itertools.product(
+            DEVICES,
+            (
+                ({"is_causal": True}, {}, (1, 1)),
+                ({"alibi_slopes": torch.rand(4)}, {}, (1, 1)),
+                ({}, {"alibi_slopes": torch.rand(n, 4)}, (1, 1)),
+                ({}, {"alibi_slopes": torch.rand(n, 2, 4), "cu_seqlens_q": torch.stack([cu] * n)}, (1, 1)),
+                ({"sink": torch.rand(4)}, {}, (1, n)),
+                ({}, {"sink": torch.rand(n, 4)}, (n, n)),
+                ({"dropout_p": 0.25, "seed": torch.tensor([3, 4])}, {}, (n, n)),
+            ),
+        ):
+            put = lambda t: t.to(device) if isinstance(t, torch.Tensor) else t  # noqa: B023, E731
+            options, names, mapped = {name: put(t) for name, t in options.items()}, list(mapped), [put(t) for t in mapped.values()]
+            q, k, v = (torch.stack([t + i for i in range(n)], at) for t, at in zip(tensors(device, len_k=33, grad=False), (0, 2, 4)))
+
+            def loss(q, k, v, *more):
+                o, lse = ht.attention(q, k, v, return_lse=True, **options, **dict(zip(names, more)))  # noqa: B023
+                return o.sin().sum() + lse.cos().sum()
+
+            heard.clear()
+            with Listen():
+                got = vmap(grad(loss, argnums=(0, 1, 2)), in_dims=(0, 2, 4, *[0] * len(names)))(q, k, v, *mapped)
+            ops = torch.ops.headroom
+            self.assertEqual(tuple(heard.count(op.default) for op in (ops.attention_forward, ops.attention_backward)), calls, (options, names))
+            each = [grad(loss, argnums=(0, 1, 2))(q[i], k.select(2, i), v.select(4, i), *[t[i] for t in mapped]) for i in range(n)]
+            for g, w in zip(got, zip(*each)):
+                self.near(g, torch.stack(w), torch.float32)
+        pages, table = torch.randn(6, 2, 8, 16, device=device), torch.tensor([[0, 3], [5, 1]], dtype=torch.int32, device=device)
+        q, tables = torch.randn(n, 2, 4, 3, 16, device=device), torch.stack([table, table.flip(0), table + 0])
+        call = lambda q, table: ht.attention_with_cache(q, pages, pages + 1, 13, table)  # noqa: E731
+        self.near(vmap(call)(q, tables), torch.stack([call(*one) for one in zip(q, tables)]), torch.float32)
+
     def test_fake_tensors(self):
         from torch._subclasses.fake_tensor import FakeTensorMode
 

@@ -4,6 +4,7 @@ import torch
 
 from .calls import Options, call_of, like
 from .checks import check_beside, check_made, misfit_of_tensors
+from .vmapped import register as _register_vmap
 
 _library = torch.library.Library("headroom", "DEF")
 _WITH = "Tensor? sink, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k"
@@ -95,3 +96,4 @@ def no_second(ctx, *gradients):
 
 torch.library.register_autograd("headroom::attention_forward", gradients, setup_context=remember, lib=_library)
 torch.library.register_autograd("headroom::attention_backward", no_second, setup_context=lambda ctx, inputs, output: None, lib=_library)
+_register_vmap(_library)
