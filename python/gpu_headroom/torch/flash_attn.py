@@ -34,10 +34,9 @@ def _window(causal: bool, window_size: Tuple[int, int]) -> Window:
     return (_OPEN if before < 0 else before + 1, _OPEN if after < 0 else after)
 
 
-def _seed(q: torch.Tensor, dropout_p: float, return_attn_probs: bool) -> Optional[torch.Tensor]:
-    """The seed of a call whose dropout is told; None: attention() draws it, and refuses what is no chance."""
-    drops = return_attn_probs and isinstance(q, torch.Tensor) and isinstance(dropout_p, (int, float)) and 0 < dropout_p < 1
-    return draw_of(q.device)() if drops else None
+def _seed(q: torch.Tensor, dropout_p: float) -> Optional[torch.Tensor]:
+    """The seed of a call whose dropout is told; None: attention() refuses what is no chance."""
+    return draw_of(q.device)() if isinstance(q, torch.Tensor) and isinstance(dropout_p, (int, float)) and 0 < dropout_p < 1 else None
 
 
 def _dropped(
@@ -84,9 +83,9 @@ def flash_attn_func(
     """q: [batch, len_q, heads, head_dim]; k and v: [batch, len_k, kv_heads, head_dim]. return_attn_probs: (o, lse, S), as flash-attn has it: S is empty
     without dropout, else [batch, heads, len_q, len_k], negative where a probability was dropped."""
     window = _window(causal, window_size)
-    seed = _seed(q, dropout_p, return_attn_probs)
+    seed = _seed(q, dropout_p) if return_attn_probs and dropout_p else None
     out = attention(q, k, v, dropout_p=dropout_p, is_causal=causal and window is None, scale=softmax_scale, window=window, align="bottom-right", layout="blhd",
-                    return_lse=return_attn_probs, softcap=max(softcap, 0.0), deterministic=bool(deterministic), alibi_slopes=alibi_slopes,
+                    return_lse=return_attn_probs, softcap=0.0 if softcap <= 0 else softcap, deterministic=bool(deterministic), alibi_slopes=alibi_slopes,
                     seed=seed)  # fmt: skip
     if not return_attn_probs:
         return out
@@ -219,10 +218,10 @@ def flash_attn_varlen_func(
         k, v, cu_seqlens_q, cu_seqlens_k = _from_pages(k, v, cu_seqlens_q, cu_seqlens_k, block_table)
         if alibi_slopes is not None and alibi_slopes.dim() == 2:  # and what is left of a sequence's last page is a document of its own
             alibi_slopes = alibi_slopes.repeat_interleave(2, 0)
-    seed = _seed(q, dropout_p, return_attn_probs)
+    seed = _seed(q, dropout_p) if return_attn_probs and dropout_p else None
     out = attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, is_causal=causal and window is None, scale=softmax_scale,
-                           window=window, return_lse=return_attn_probs, softcap=max(softcap, 0.0), deterministic=bool(deterministic), dropout_p=dropout_p,
-                           alibi_slopes=alibi_slopes, seed=seed)  # fmt: skip
+                           window=window, return_lse=return_attn_probs, softcap=0.0 if softcap <= 0 else softcap, deterministic=bool(deterministic),
+                           dropout_p=dropout_p, alibi_slopes=alibi_slopes, seed=seed)  # fmt: skip
     if not return_attn_probs:
         return out
     if seed is None or block_table is not None:
@@ -434,7 +433,7 @@ def flash_attn_with_kvcache(
     if cache_batch_idx is not None:  # a copy of the sequences that are asked for
         k_cache, v_cache = k_cache[cache_batch_idx.long()], v_cache[cache_batch_idx.long()]
     options: Any = {
-        "is_causal": causal and window is None, "scale": softmax_scale, "window": window, "layout": "blhd", "softcap": max(softcap, 0.0),
+        "is_causal": causal and window is None, "scale": softmax_scale, "window": window, "layout": "blhd", "softcap": 0.0 if softcap <= 0 else softcap,
         "alibi_slopes": alibi_slopes,
     }  # fmt: skip
     if cache_leftpad is None:

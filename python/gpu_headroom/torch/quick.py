@@ -5,6 +5,7 @@ other arguments are the same; it returns None for any other, and then the code i
 the same errors. Needs the exchange interface of DLPack, which torch has since 2.10, and Python's lock.
 """
 
+import ctypes
 import sysconfig
 
 import torch
@@ -60,6 +61,13 @@ def _raise(status):
     raise lib.failed(status)
 
 
+def _as_method(function):
+    """A function in C, which is none by itself."""
+    make = ctypes.pythonapi.PyInstanceMethod_New
+    make.restype, make.argtypes = ctypes.py_object, [ctypes.py_object]
+    return make(function)
+
+
 def set_up(general):
     """Makes `attend`, where this Python and this torch can. `general`: backward in Python, (settled, saved, d_o, dlse)."""
     global attend, _keep
@@ -78,10 +86,9 @@ def set_up(general):
     class _Attention(torch.autograd.Function):
         pass
 
-    def heard(ctx, d_o, dlse=None):  # compiled autograd reads Python alone
-        return general(ctx.settled, ctx.saved_tensors, d_o, dlse) if torch.compiler.is_compiling() else backward(ctx, d_o, dlse)
-
-    _Attention.forward, _Attention.backward = staticmethod(forward), staticmethod(heard)
+    _Attention.forward = staticmethod(forward)
+    _Attention.backward = staticmethod(lambda ctx, d_o, dlse=None: general(ctx.settled, ctx.saved_tensors, d_o, dlse))  # what compiled autograd reads
+    _Attention._backward_cls.apply = _as_method(backward)  # what autograd calls
     apply = super(torch.autograd.Function, _Attention).apply  # Function's own looks for what `ambient` has looked for
     try:
         prepare(
