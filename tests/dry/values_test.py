@@ -105,6 +105,28 @@ class Values(Dry):
         told = [(m[1].rsplit("/", 1)[1], m[2]) for m in marks if m[0] == "value"]
         self.assertEqual(told, [("program.py:5 float32", 1), ("program.py:6 float32", 1)])
 
+    def test_elements_that_are_in_another_tensor(self):
+        """PyTorch asks for the number of different ones in a way of its own."""
+        lines, marks = self.dry("""
+            import torch
+            x = torch.arange(1000, device="cuda") // 2
+            print(torch.isin(x, torch.arange(300, device="cuda")).sum().item(), torch._unique(x)[0].shape[0], torch._unique(x > 3)[0].shape[0])
+        """)
+        self.assertEqual((lines, [m for m in marks if m[0] == "value"]), (["600 500 2"], []))
+
+    def test_many_whole_numbers_of_the_host_are_known_on_the_card(self):
+        """The edges of a graph: the largest of them says how many nodes there are. What the host does to its own afterwards changes nothing."""
+        lines, marks = self.dry("""
+            import torch
+            host = torch.arange(1 << 21).view(2, -1) % 70000
+            edges, few = host.cuda(), torch.empty(2, 1 << 20, dtype=torch.int32, device="cuda").copy_(host)
+            host.zero_()
+            print(int(edges.max()) + 1, int(few.max()), (edges[0] == 7).sum().item(), edges[0, -3].item() == (1 << 20) - 3 - 14 * 70000)
+            edges.random_()
+            print(torch.zeros(2, 1 << 20, dtype=torch.long).cuda().max().item())
+        """)
+        self.assertEqual(lines, ["70000 69999 15 True", "0"])
+
     def test_large_masks_are_computed_when_they_are_read(self):
         lines, _ = self.dry("""
             import torch

@@ -172,8 +172,9 @@ void Reading::operator()(const Head&, const dry::Mark& m) {
   } else if (what == "benchmark") {
     benchmark_ = text;
   } else if (what == "open") {
-    if (story_.open != text) story_.said.push_back({"note", std::string(text)});
-    story_.open = text;
+    const std::string why = shown_file(text);
+    if (story_.open != why) story_.said.push_back({"note", why});
+    story_.open = why;
     story_.threads = std::max(story_.threads, std::uint64_t(std::max<std::int64_t>(m.value, 1)));
   } else if (what == "replaced" || what == "cannot" || what == "note") {
     story_.said.push_back({std::string(what), std::string(text)});

@@ -1,4 +1,5 @@
-"""What a program does with a count that it reads, by its source: whether it only adds it up, divides by it or shows it, as measures of how good a model is."""
+"""What a program does with a number that it reads, by its source: whether it only adds it up, divides by it or shows it, as measures of how good a model is,
+or makes a size of it."""
 import ast
 import functools
 
@@ -96,3 +97,72 @@ def _is_whole(node, parents):
         return True
     parent = parents.get(id(node))
     return isinstance(parent, ast.Call) and _name(parent) in WHOLE
+
+
+SIZES = """empty zeros ones full rand randn randint randperm arange range linspace eye new_empty new_zeros new_ones new_full expand repeat pad resize_ narrow
+split one_hot scatter_sum scatter_add scatter_mean bincount""".split()
+SIZE_WORDS = "size dim_size num_nodes num_classes minlength output_size length max_length".split()
+
+
+def is_size(frames):
+    """Whether the number that the innermost of these frames reads becomes a size."""
+    for frame, _ in zip(frames, range(CALLERS)):
+        is_one = _is_size_at(frame.f_code.co_filename, frame.f_lineno)
+        if is_one is not None:
+            return is_one
+    return False
+
+
+@functools.lru_cache(maxsize=None)
+def _is_size_at(file, line):
+    """None: the function gives it to its caller."""
+    held = [n for n in nodes_of(file, ast.stmt) if n.lineno <= line <= (n.end_lineno or n.lineno)]
+    if not held:
+        return False
+    statement = held[-1]
+    reads = [n for n in ast.walk(statement) if isinstance(n, ast.Call) and n.lineno <= line <= (n.end_lineno or n.lineno)
+             and _name(n) in ("item", "int", "float", "tolist", "one_hot", "ceil", "floor", "round")]
+    parents = {id(child): n for n in ast.walk(statement) for child in ast.iter_child_nodes(n)}
+    if any(_name(n) == "one_hot" and len(n.args) < 2 and not n.keywords or _becomes_size(n, parents) for n in reads):
+        return True
+    if isinstance(statement, ast.Return):
+        return None
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return False
+    functions = [n for n in held if isinstance(n, FUNCTIONS)]
+    tree = list(ast.walk(functions[-1])) if functions else nodes_of(file, ast.AST)
+    parents = {id(child): n for n in tree for child in ast.iter_child_nodes(n)}
+    names, checked = {_same(statement.targets[0])}, set()
+    while names - checked and len(checked) < 8:
+        name = (names - checked).pop()
+        checked.add(name)
+        for n in tree:
+            if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Load) and ast.dump(n) == name:
+                if _becomes_size(n, parents):
+                    return True
+                names |= _assigned(n, parents)
+    return False
+
+
+def _becomes_size(node, parents):
+    child, parent = node, parents.get(id(node))
+    while parent is not None and not isinstance(parent, ast.stmt):
+        if isinstance(parent, ast.Slice) or isinstance(parent, ast.keyword) and parent.arg in SIZE_WORDS:
+            return True
+        if isinstance(parent, ast.Call) and child is not parent.func:
+            if _name(parent) in SIZES:
+                return True
+            if _name(parent) not in WHOLE + ["max", "min", "tuple", "list", "Size"]:
+                return False
+        if isinstance(parent, (ast.Compare, ast.FormattedValue)):
+            return False
+        child, parent = parent, parents.get(id(parent))
+    return False
+
+
+def _assigned(node, parents):
+    """The variable to which arithmetic with this one is assigned."""
+    parent = parents.get(id(node))
+    while isinstance(parent, (ast.BinOp, ast.Call)):
+        parent = parents.get(id(parent))
+    return {_same(parent.targets[0])} if isinstance(parent, ast.Assign) and len(parent.targets) == 1 else set()

@@ -3,7 +3,7 @@ from . import computing, library
 from .again import inside
 from .computing import each_of
 from .later import Lazy
-from .operations import FEW, FLOATS, FLOATS_LATER, MOST, NUMBERS, WRITTEN
+from .operations import FEW, FLOATS, FLOATS_LATER, KNOWN, MOST, NUMBERS, WRITTEN
 from .rules import DIFFERENCES, DRAWS, EXPERTS, MASKS
 
 
@@ -40,6 +40,10 @@ class Kernels:
             if self.on_card(to) and self.on_card(source) and self.span(to) == to.numel() and not to.requires_grad and self.all_hopeful((source,)):
                 return self.conversion(to, source)
             return None
+
+        @self.shell
+        def come(name, to, source):
+            return None if source.is_cuda else self.whole_numbers(to, source)
 
         @self.shell
         def follow(name, to, source):
@@ -82,7 +86,11 @@ class Kernels:
                     return op._handle.redispatch_boxed(keyset & after, *args, **kwargs)
             if not source.is_cuda or self.is_out_of_sight(to):
                 self.hope(to)
-                return op._handle.redispatch_boxed(keyset & after, *args, **kwargs)
+                made = come(base, to, source) if to.numel() * to.element_size() > KNOWN else None
+                out = op._handle.redispatch_boxed(keyset & after, *args, **kwargs)
+                if made:
+                    finish(base, to, made)
+                return out
             if to.dtype == source.dtype and to.is_contiguous() and source.is_contiguous() and to.shape == source.shape:
                 if self.is_hopeful(source):
                     self.hope(to)
@@ -140,8 +148,8 @@ class Kernels:
                 state = 2
             made = each_of(made)
             count = made[0].shape[args[1] if bare == "unique_dim" else 0]
-            if bare == "_unique2" and x.dtype is torch.bool:  # asks how many are true
-                count = int(made[2].sum() if state == 2 else self.twin(x)[0].sum())
+            if bare in ("_unique", "_unique2") and x.dtype is torch.bool:  # asks how many are true
+                count = int(self.twin(x)[0].sum()) if guess is None else self.rules.how_many(x)
             self.answer_count(count, state)
             return made, state, guess
 

@@ -3,22 +3,25 @@ import ctypes
 
 from . import library
 from .again import Unknown
-from .operations import NUMBERS
+from .operations import MOST, NUMBERS
 
+MOST_HELD = 256 << 20  # bytes of the host that are kept of large copies to the card
 LAZY = ctypes.create_string_buffer(b"\x5a", 1)
 
 
 class Lazy:
     """An operation on the CPU whose result was not needed yet: its arguments as they were."""
-    __slots__ = "run args kwargs state view begin end done".split()
+    __slots__ = "run args kwargs state view begin end done held".split()
 
     def __init__(self):
         self.done = None
+        self.held = 0  # bytes of the host that it keeps
 
 
 class Later:
     def __init__(self):
         self.later = {}  # by address
+        self.whole = {self.torch.int32, self.torch.int64}
         self.compute_now = self.shell(lambda _, lazy: self.store_lazy(_, lazy))
 
     def defer(self, op, bare, args, kwargs, t):
@@ -52,6 +55,18 @@ class Later:
         lazy.args, lazy.kwargs, lazy.run = [self.on_cpu(source, call)], {}, lambda _, value: value.to(dtype).expand(shape)
         lazy.state = call.state
         return lazy if call.state else None
+
+    def whole_numbers(self, to, source):
+        """Many whole numbers of the host on their way to the card: indices, of which a program may ask for the largest. None: too many to keep."""
+        size = source.numel() * source.element_size()
+        if to.dtype not in self.whole or source.dtype not in self.whole or to.shape != source.shape or to.numel() > MOST or type(source) not in self.plain:
+            return None
+        if not self.on_card(to) or self.span(to) != to.numel() or size + sum(lazy.held for lazy in self.later.values()) > MOST_HELD:
+            return None
+        lazy, dtype = Lazy(), to.dtype
+        lazy.args, lazy.kwargs, lazy.state, lazy.held = [source.clone()], {}, 1, size
+        lazy.run = lambda _, value: value.to(dtype)
+        return lazy
 
     def defer_fill(self, t, value, state):
         lazy = Lazy()

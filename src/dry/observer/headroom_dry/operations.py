@@ -7,6 +7,7 @@ FEW = 64  # elements of a floating one
 FLOATS = 1 << 16  # the same, where all that it is made of may be known (floats.py)
 LATER = 1 << 15  # elements: larger results are computed when they are read, and most never are
 FLOATS_LATER = 1 << 20  # the same, of results that are computed when they are read
+KNOWN = 1 << 20  # bytes: what the library itself keeps of a copy (values.h)
 COPIED = 1 << 18  # elements: the library keeps larger copies in no case
 MOST_PIECES = 1 << 12  # of a tensor that is forgotten piece by piece, so that what lies between stays known
 COMPARISONS = "eq ne lt le gt ge logical_not logical_and logical_or logical_xor".split()
@@ -31,5 +32,5 @@ CLEARED = """upsample_linear1d upsample_bicubic2d max_unpool2d max_unpool3d hist
 linalg_householder_product""".split()
 SEARCHES = ("searchsorted", "Scalar"), ("bucketize", "Scalar")
 GROWING = "repeat_interleave bincount".split()  # as large as a value says, with nothing that bounds it
-READING = "nonzero _unique2 unique_dim unique_consecutive unique_dim_consecutive equal".split()  # they read a count of their own inside
+READING = "nonzero _unique _unique2 unique_dim unique_consecutive unique_dim_consecutive equal".split()  # they read a count of their own inside
 LOOKED_UP = "embedding _embedding_bag _embedding_bag_forward_only nll_loss_forward nll_loss2d_forward".split()

@@ -29,7 +29,7 @@ class Reads:
         self.waiting = {}  # by line: of its loop, when it began, what the card was given and how often floats were compared by then
         self.compares = 0
         self.as_bytes = {}  # by (dtype, number)
-        self.said_guesses, self.said_open = set(), False
+        self.said_guesses, self.said_open, self.said_size = set(), False, False
 
     def read(self, t):
         """The bytes of the number that stands for what is unknown of `t`; none: zeros."""
@@ -43,6 +43,8 @@ class Reads:
                 number = self.count(t)
             if state == 2 and not t.dtype.is_floating_point:
                 self.say_guessed(t)
+            elif not state and t.numel() <= FEW and t.dtype is not self.torch.bool:
+                self.say_size()
         if not t.dtype.is_floating_point and not t.dtype.is_complex:
             return b""
         key = t.dtype, number
@@ -135,6 +137,13 @@ class Reads:
         if frame is not None and not self.said_open:
             self.said_open = True
             library.mark("open", f"{bare} at {frame.f_code.co_filename}:{frame.f_lineno} makes a tensor as large as a value of the card says: it may need more", 1)
+
+    def say_size(self):
+        """Once: a line that makes a size of a number that nothing here knows or bounds."""
+        if not self.said_size and counts.is_size(own_frames(sys._getframe())):
+            self.said_size = True
+            frame = own_frame(sys._getframe())
+            library.mark("open", f"{frame.f_code.co_filename}:{frame.f_lineno} reads a number that only the card knows, and a size follows from it: it may need more", 1)
 
     def new_step(self):
         for lines in self.reads, self.compared, self.counted:
