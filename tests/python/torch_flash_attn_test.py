@@ -221,6 +221,19 @@ class FlashAttnTest(Base):
             with self.assertRaisesRegex(NotImplementedError, "cache_leftpad is not served with block_table"):
                 fa.flash_attn_with_kvcache(q, k, v, cache_leftpad=pad, block_table=pad[:, None])
 
+    def test_positions_behind_the_rotary_embeddings(self):
+        """More queries than new keys: a card must not stop for them, a CPU says it."""
+        from gpu_headroom.torch import flash_attn as fa
+
+        for device in DEVICES:
+            q, (k, v), new = torch.randn(1, 4, 2, 8, device=device), torch.randn(2, 1, 12, 2, 8, device=device), torch.randn(1, 1, 2, 8, device=device)
+            angles = torch.ones(12, 4, device=device)
+            call = lambda: fa.flash_attn_with_kvcache(q, k, v, new, new, angles, angles, 11, causal=True)  # noqa: B023, E731
+            if device == "cpu":
+                self.assertRaises(IndexError, call)
+            else:
+                self.assertTrue(bool(call().isfinite().all()))
+
     def test_what_flash_attns_cache_refuses(self):
         from gpu_headroom.torch import flash_attn as fa
 

@@ -234,6 +234,24 @@ class OperatorTest(Base):
                 for g, w in zip(got, want):
                     self.assertTrue(torch.equal(g, w))
 
+    def test_symbolic_traces(self):
+        """torch.fx has proxies in the place of tensors."""
+        from gpu_headroom.torch import flash_attn
+
+        class Model(torch.nn.Module):
+            def forward(self, q, k, v, cu, n):
+                o, lse = ht.attention(q, k, v, is_causal=True, scale=0.5, window=None, return_lse=True)
+                packed = ht.attention_varlen(q[0].transpose(0, 1), k[0].transpose(0, 1), v[0].transpose(0, 1), cu, is_causal=True)
+                turned = flash_attn.flash_attn_func(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), causal=True)
+                return o, lse, packed, turned, ht.attention_with_cache(q[:, :, :1], k, v, n)
+
+        q, k, v = tensors(len_k=33, grad=False)
+        cu, n = torch.tensor([0, 9, 33], dtype=torch.int32), torch.tensor([20, 33])
+        traced = torch.fx.symbolic_trace(Model())
+        self.assertEqual([node.target for node in traced.graph.nodes].count(ht.attention), 2)
+        for got, want in zip(traced(q, k, v, cu, n), Model()(q, k, v, cu, n)):
+            self.assertTrue(torch.equal(got, want))
+
     def test_vmap_is_one_call(self):
         """Of each pass; as many as there are samples where what a row gets depends on its place in the batch, or a sink's gradient is each sample's own."""
         from torch.func import grad, vmap

@@ -319,6 +319,8 @@ def _append(
 
 def _turned(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, at: torch.Tensor, interleaved: bool) -> torch.Tensor:
     """x [batch, len, heads, head_dim] with rotary embeddings of the positions `at`, [batch, len or 1]."""
+    if at.is_cuda:  # a position behind the last one would end the work on the card
+        at = at.clamp(max=cos.shape[0] - 1)
     c, s = cos[at].float()[:, :, None], sin[at].float()[:, :, None]
     first = x[..., : 2 * c.shape[-1]].float()
     a, b = (first[..., ::2], first[..., 1::2]) if interleaved else first.chunk(2, -1)

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Optional, Tuple, Union, overloa
 
 import torch
 import torch.autograd.forward_ad as _forward_ad
+import torch.overrides
 
 from .. import attention as arrays_attention
 from . import masks, quick
@@ -187,6 +188,8 @@ def attention(
             return run_directly(found, return_lse, q, k, v, None if sink is None else sink.float(), None, None, None, random, slopes)
     if key is None and all(isinstance(t, torch.Tensor) for t in (q, k, v)):
         q, k, v = cast([q, k, v])
+    elif key is None and torch.overrides.has_torch_function((q, k, v)):
+        return _recorded(attention, q, k, v, return_lse=return_lse, **dict(zip(_ASKED, asked)))
     tensors = checked(q, k, v, attn_mask, dropout_p, scale, enable_gqa, layout, sink, cu_seqlens_q, cu_seqlens_k)
     options = options_of(is_causal, scale, window, align, layout, variant, deterministic, tf32, softcap, dropout=dropout_p, quantise=quantise)
     if quantise is not None:
@@ -198,6 +201,17 @@ def attention(
         if quantise is None:  # what is checked in each call
             quick.keep(ready, q, k, v, asked, draw_of(q.device) if dropout_p else None)
     return run(tensors, options, return_lse)
+
+
+_ASKED = (
+    "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa", "window", "align", "layout", "variant", "deterministic", "tf32", "softcap", "sink",
+    "cu_seqlens_q", "cu_seqlens_k", "seed", "quantise", "alibi_slopes",
+)  # fmt: skip
+
+
+def _recorded(function, q, k, v, *more, **named):
+    """What stands for tensors answers by itself: torch.fx's proxies note the call."""
+    return torch.overrides.handle_torch_function(function, (q, k, v), q, k, v, *more, **named)
 
 
 def _slopes(slopes, q, cu_q, layout, of="attention"):
@@ -321,6 +335,12 @@ def attention_varlen(
         if longest is not None and not isinstance(longest, torch.Tensor) and whole_number(longest) is None:
             raise TypeError(f"gpu_headroom.torch.attention_varlen: {name} is a {type(longest).__name__}: a whole number, or leave it out")
     for name, t in (("q", q), ("k", k), ("v", v)):
+        if not isinstance(t, torch.Tensor) and torch.overrides.has_torch_function((t,)):
+            return _recorded(
+                attention_varlen, q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, is_causal=is_causal, scale=scale, window=window,
+                align=align, return_lse=return_lse, variant=variant, deterministic=deterministic, tf32=tf32, softcap=softcap, sink=sink, dropout_p=dropout_p,
+                seed=seed, alibi_slopes=alibi_slopes,
+            )  # fmt: skip
         if isinstance(t, torch.Tensor) and t.dim() != 3:
             raise ValueError(f"gpu_headroom.torch.attention_varlen: {name} has {t.dim()} dimensions: 3 are served, [tokens, heads, head_dim]")
     batched = [t[None] if isinstance(t, torch.Tensor) else t for t in (q, k, v)]
@@ -411,6 +431,11 @@ def attention_with_cache(
         refuse(attention_with_cache, misspelt)
     if all(isinstance(t, torch.Tensor) for t in (q, k_cache, v_cache)):
         q, k_cache, v_cache = cast([q, k_cache, v_cache])
+    elif torch.overrides.has_torch_function((q, k_cache, v_cache)):
+        return _recorded(
+            attention_with_cache, q, k_cache, v_cache, lengths, pages, is_causal=is_causal, scale=scale, window=window, layout=layout, return_lse=return_lse,
+            variant=variant, tf32=tf32, softcap=softcap, sink=sink, alibi_slopes=alibi_slopes,
+        )  # fmt: skip
     paged = pages is not None
     q, k_cache, v_cache, sink, _, _ = checked(q, k_cache, v_cache, None, 0.0, scale, True, layout, sink, None, None, paged, "attention_with_cache")
     positions = 2 if layout == "bhld" else 1
