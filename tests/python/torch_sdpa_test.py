@@ -113,6 +113,34 @@ class ReplaceTest(Base):
                 self.assertEqual((o.shape, o.stride(), seen.served), (want.shape, want.stride(), 1), (batch, len_q, len_k, mask.shape))
                 self.assertTrue(torch.equal(o, want))
 
+    def test_who_has_a_say_in_torchs_functions_has_it_within(self):
+        from torch.overrides import TorchFunctionMode
+
+        F = torch.nn.functional
+        handled = {F.scaled_dot_product_attention: lambda *given, **named: "its own answer"}
+
+        class Tensor(torch.Tensor):
+            @classmethod
+            def __torch_function__(cls, function, types, given=(), named=None):
+                return handled[function](*given, **(named or {})) if function in handled else NotImplemented
+
+        class Listen(TorchFunctionMode):
+            def __torch_function__(self, function, types, given=(), named=None):
+                heard.append(function is F.scaled_dot_product_attention)
+                return function(*given, **(named or {}))
+
+        q, k, v = tensors(heads=2, grad=False)
+        for _ in range(2):  # in the second call, which skips checks, too
+            heard = []
+            with ht.replace_sdpa() as seen:
+                self.assertEqual(F.scaled_dot_product_attention(q, k.as_subclass(Tensor), v), "its own answer")
+                want = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=0.5)
+                with Listen():
+                    o = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=0.5)
+            self.assertTrue(torch.equal(o, want))
+            self.assertEqual((heard, seen.served), ([True], 2))
+            self.assertIn("Tensor has a say of its own", seen.explain())
+
     def test_nested_tensors_are_torchs(self):
         F, parts = torch.nn.functional, [torch.randn(5, 2, 8), torch.randn(7, 2, 8)]
         strided = torch.nested.nested_tensor([t.transpose(0, 1).contiguous() for t in parts])

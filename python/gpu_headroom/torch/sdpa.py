@@ -8,6 +8,7 @@ from typing import Iterator
 
 import torch
 import torch.autograd.forward_ad as _forward_ad
+import torch.overrides
 
 from .. import library as lib
 from . import masks, quick
@@ -180,7 +181,7 @@ def _leave(reason, seen, query, key, value, attn_mask, dropout_p, is_causal, sca
         _note_compiled(reason)
     rest = {} if enable_gqa is False else {"enable_gqa": enable_gqa}  # torch 2.4 has no such argument
     given = dict(attn_mask=attn_mask, dropout_p=dropout_p, is_causal=is_causal, scale=scale, **rest)
-    if isinstance(attn_mask, torch.Tensor) and _foreign(attn_mask):
+    if any(isinstance(t, torch.Tensor) and _foreign(t) for t in (query, key, value, attn_mask)):
         if not torch.compiler.is_compiling():
             with _torchs_name():
                 return _torchs(query, key, value, **given)
@@ -270,6 +271,15 @@ def _sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, 
             if seen is not None:
                 seen.served += 1
             return o
+    if not compiling and torch.overrides.has_torch_function((query, key, value)):
+        with torch._C.DisableTorchFunctionSubclass():  # it is not asked about is_nested
+            foreign = [type(t).__name__ for t in (query, key, value) if isinstance(t, torch.Tensor) and _foreign(t) and not t.is_nested]
+        if foreign:
+            return _leave(f"{foreign[0]} has a say of its own in what torch's functions do", seen, *given)
+        if torch._C._len_torch_function_stack() > 0:  # what listens to functions hears this one, and then it is called without the listener
+            return torch.overrides.handle_torch_function(
+                _sdpa, (query, key, value), query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+            )  # fmt: skip
     known_as = None
     if type(is_causal) is not bool or type(enable_gqa) is not bool:
         return _leave("is_causal or enable_gqa is neither True nor False, which torch refuses", seen, *given)
