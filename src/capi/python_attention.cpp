@@ -73,7 +73,7 @@ bool read(Object* o, Read& out) {
     interpreter().PyErr_Clear();
     return false;
   }
-  if (t.rank > 4) return false;
+  if (t.rank > 4 || (!t.data && std::ranges::count(t.shape, t.shape + t.rank, 0) == 0)) return false;  // torch's zeros without memory
   std::copy_n(t.shape, t.rank, out.view.sizes.begin());
   std::copy_n(t.stride, t.rank, out.view.sizes.begin() + 4);
   out.view.rank = t.rank, out.view.type = t.type, out.view.device = t.device, out.data = t.begin();

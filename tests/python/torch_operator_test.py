@@ -252,6 +252,24 @@ class OperatorTest(Base):
         for got, want in zip(traced(q, k, v, cu, n), Model()(q, k, v, cu, n)):
             self.assertTrue(torch.equal(got, want))
 
+    def test_zeros_without_memory(self):
+        """Autograd makes some: torch's ZeroTensor."""
+        for device in DEVICES:
+            q, k, v = tensors(device)
+            for given in (None, 0, 2):
+                for _ in range(3):  # as often as it takes to be known everywhere
+                    zero = torch._efficientzerotensor((q, k, v)[given or 0].shape, device=device)
+                    with_zeros = [zero if at == given else t for at, t in enumerate((q, k, v))]
+                    plain = [torch.zeros_like(t) if at == given else t for at, t in enumerate((q, k, v))]
+                    o, lse = ht.attention(*with_zeros, is_causal=True, return_lse=True)
+                    want = ht.attention(*plain, is_causal=True)
+                    self.assertTrue(torch.equal(o, want))
+                    up, no = torch._efficientzerotensor(o.shape, device=device), torch._efficientzerotensor(lse.shape, device=device)
+                    for made, ups in (([o], [up]), ([o, lse], [o.detach(), no]), ([o, lse], [up, no])):
+                        got = torch.autograd.grad(made, [k], ups, retain_graph=True)[0]
+                        want = torch.autograd.grad(made, [k], [u + torch.zeros(1, device=device) for u in ups], retain_graph=True)[0]
+                        self.assertTrue(torch.equal(got, want))
+
     def test_vmap_is_one_call(self):
         """Of each pass; as many as there are samples where what a row gets depends on its place in the batch, or a sink's gradient is each sample's own."""
         from torch.func import grad, vmap

@@ -177,6 +177,9 @@ class _Call:
                 given[at] = given[at].clone(memory_format=torch.contiguous_format)
             q, k, v = given
         at_q, at_k, at_v = q.data_ptr(), k.data_ptr(), v.data_ptr()
+        if not (at_q and at_k and at_v):
+            q, k, v = map(_with_memory, (q, k, v))
+            at_q, at_k, at_v = q.data_ptr(), k.data_ptr(), v.data_ptr()
         if self.cuda:
             if (at_q | at_k | at_v) & 15 and self.misplaced(q, k, v):
                 return self.forward(*self.placed(q, k, v), *more)
@@ -200,7 +203,7 @@ class _Call:
 
     def backward(self, d_o, dlse, q, k, v, o, lse, sink=None, cu_q=None, cu_k=None, random=None, alibi=None):
         key = self.key_of_backward(d_o, dlse, q, k, v, o, sink, cu_q, cu_k, random, alibi)
-        lse, dlse = lse.contiguous(), None if dlse is None else dlse.contiguous()
+        lse, dlse = lse.contiguous(), None if dlse is None else _with_memory(dlse.contiguous())
         # empty_like, of a tensor that has these shape and strides, is cheaper than a call that reads them as lists of numbers
         if key[1] == self.of_q[1] or (self.o_is_as_dq and key[4] == self.of_q[1]):
             dq = torch.empty_like(q if key[1] == self.of_q[1] else o)
@@ -216,6 +219,9 @@ class _Call:
                 given[at] = given[at].clone(memory_format=torch.contiguous_format)
             q, k, v, o, d_o = given
         at = q.data_ptr(), k.data_ptr(), v.data_ptr(), o.data_ptr(), lse.data_ptr(), d_o.data_ptr()
+        if 0 in at:
+            q, k, v, o, lse, d_o = map(_with_memory, (q, k, v, o, lse, d_o))
+            at = q.data_ptr(), k.data_ptr(), v.data_ptr(), o.data_ptr(), lse.data_ptr(), d_o.data_ptr()
         if self.cuda:
             if (at[0] | at[1] | at[2] | at[3] | at[5]) & 15 and self.misplaced(q, k, v, o, d_o):
                 q, k, v, o, d_o = self.placed(q, k, v, o, d_o)
@@ -261,6 +267,11 @@ class _Call:
 
     def placed(self, *tensors):
         return [t.clone(memory_format=torch.contiguous_format) if self.misplaced(t) else t for t in tensors]
+
+
+def _with_memory(t):
+    """t, where autograd has a zero that has no memory (torch's ZeroTensor)."""
+    return torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device).zero_() if t._is_zerotensor() else t
 
 
 def _kinds(tensors):
