@@ -49,7 +49,7 @@ def _numbers(q, k, of_q, of_k, scale, softcap, slopes, sides):
     return torch.where(seen, torch.exp(scores - largest), 0)
 
 
-def _padded(x, begins, most):
+def padded(x, begins, most):
     """[documents, most, ...] of x [tokens, ...]; behind a document's end is whatever comes there."""
     at = begins[:-1, None].long() + torch.arange(most, device=x.device)
     return x[at.clamp(max=x.shape[0] - 1)] if x.shape[0] else x.new_zeros((*at.shape, *x.shape[1:]))
@@ -67,8 +67,8 @@ def with_signs_of_dropout(q, k, dtype, dropout, seed, scale, softcap, slopes, si
         lengths = [cu_q.diff(), cu_k.diff()]
         of = torch.arange(k.shape[0], device=q.device)
         keys = of - cu_k[torch.searchsorted(cu_k[1:].contiguous(), of.int(), right=True).clamp(max=cu_k.shape[0] - 2)]
-        kept = _padded(_kept(q[None], keys[None], most_k, dropout, seed, cu_seqlens_q=cu_q[None], cu_seqlens_k=cu_k[None])[0], cu_q, most_q)
-        q, k = _padded(q, cu_q, most_q), _padded(k, cu_k, most_k)
+        kept = padded(_kept(q[None], keys[None], most_k, dropout, seed, cu_seqlens_q=cu_q[None], cu_seqlens_k=cu_k[None])[0], cu_q, most_q)
+        q, k = padded(q, cu_q, most_q), padded(k, cu_k, most_k)
     if 0 in (q.shape[0], q.shape[1], k.shape[1]):
         return q.new_zeros((q.shape[0], q.shape[2], q.shape[1], k.shape[1]))
     numbers = _numbers(q, k, *lengths, scale, softcap, slopes, sides).to(dtype)

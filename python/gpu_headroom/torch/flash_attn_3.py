@@ -1,0 +1,233 @@
+"""The functions of FlashAttention-3 (its module flash_attn_interface) by their names and arguments, over our attention, on CPU and CUDA, float32 too.
+
+    from gpu_headroom.torch.flash_attn_3 import flash_attn_func, flash_attn_varlen_func, flash_attn_with_kvcache
+
+qv is refused in a sentence. q, k and v in 8 bits are made bfloat16 first, with their scales. What only tunes the kernel (num_splits, pack_gqa, sm_margin,
+scheduler_metadata) is taken, and changes nothing.
+"""
+
+from typing import Any, Callable, List, Optional, Tuple, Union
+
+import torch
+
+from .dropped import padded
+from .flash_attn import _check_room, _from_pages, _turned, _window
+from .functions import attention, attention_varlen, attention_with_cache
+
+Tensor = Optional[torch.Tensor]
+WithLse = Tuple[torch.Tensor, torch.Tensor]
+_IN_8_BITS = tuple(getattr(torch, name) for name in ("float8_e4m3fn", "float8_e5m2") if hasattr(torch, name))
+
+
+def _refuse_qv(name: str, qv: Tensor) -> None:
+    if qv is not None:
+        raise NotImplementedError(f"gpu_headroom.torch.flash_attn_3.{name}: qv is not served: leave it out")
+
+
+def _of_8_bits(t: torch.Tensor, scales: Tensor, of_rows: Tensor = None) -> torch.Tensor:
+    """t [..., heads, head_dim] as bfloat16 where it is in 8 bits. scales: [batch, kv_heads]; of_rows: which row of them a packed token has."""
+    if t.dtype not in _IN_8_BITS:
+        return t
+    t = t.float()
+    if scales is not None:
+        scales = scales.repeat_interleave(t.shape[-2] // scales.shape[1], 1)
+        t = t * (scales[:, None] if of_rows is None else scales[of_rows])[..., None]
+    return t.bfloat16()
+
+
+def _by_parts(call: Callable[[torch.Tensor], Any], v: torch.Tensor) -> Any:
+    """What call(v) returns, o or (o, lse), made of parts of 256 dimensions of v where it has more."""
+    made = [call(part) for part in v.split(256, -1)] if v.shape[-1] > 256 else [call(v)]
+    if len(made) == 1:
+        return made[0]
+    return torch.cat(made, -1) if isinstance(made[0], torch.Tensor) else (torch.cat([o for o, _ in made], -1), made[0][1])
+
+
+def _sequence_of(cu: torch.Tensor, tokens: int) -> Tuple[torch.Tensor, torch.Tensor]:
+    """(the sequence of each packed token, its place there)."""
+    at = torch.arange(tokens, device=cu.device)
+    of = torch.searchsorted(cu[1:].contiguous(), at.int(), right=True).clamp(max=max(cu.shape[0] - 2, 0))
+    return of, at - cu[of]
+
+
+def _lists(
+    begins: Tuple[torch.Tensor, torch.Tensor], used: Tuple[torch.Tensor, torch.Tensor], ends: Tuple[torch.Tensor, torch.Tensor], chunk: int, most_k: int,
+    skipped: Tensor = None,
+) -> List[torch.Tensor]:  # fmt: skip
+    """int32 [sequences, parts], where each part of a sequence begins, of queries and of keys: rows before the first chunk, keys that are skipped, chunks of
+    keys with their rows, rows that are not used, keys that are not. used counts from begins, and skipped is a part of it."""
+    of_q, of_k = (t[:, None] for t in used)
+    none = torch.zeros_like(of_q)
+    first = none if skipped is None else skipped[:, None]
+    chunks = torch.arange(max(1, -(-most_k // chunk)), device=of_q.device) * chunk if chunk else none
+    keys = torch.minimum(chunks, of_k - first) + first
+    rows = torch.minimum((chunks - (of_k - first - of_q)).clamp(min=0), of_q) if chunk else none
+    q = torch.cat([none, rows[:, :1], rows, of_q, (ends[0] - begins[0])[:, None]], 1) + begins[0][:, None]
+    k = torch.cat([none, none, keys, of_k, of_k], 1) + begins[1][:, None]
+    return [q.int(), k.int()]
+
+
+def _closed(parts: List[torch.Tensor], ends: Tuple[int, int]) -> List[torch.Tensor]:
+    """The parts of each sequence, or of all behind one another, with the end of the last."""
+    return [torch.cat([t, t.new_full((t.shape[0], 1), end)], 1) for t, end in zip(parts, ends)]
+
+
+def flash_attn_func(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, softmax_scale: Optional[float] = None, causal: bool = False, qv: Tensor = None,
+    q_descale: Tensor = None, k_descale: Tensor = None, v_descale: Tensor = None, window_size: Tuple[int, int] = (-1, -1), attention_chunk: int = 0,
+    softcap: float = 0.0, num_splits: int = 1, pack_gqa: Optional[bool] = None, deterministic: bool = False, sm_margin: int = 0,
+    return_attn_probs: bool = False,
+) -> Union[torch.Tensor, WithLse]:  # fmt: skip
+    """q: [batch, len_q, heads, head_dim]; k and v: [batch, len_k, kv_heads, head_dim]. return_attn_probs: (o, lse).
+
+    attention_chunk: rows see the keys of their own chunk of so many, counted from the first key.
+    """
+    _refuse_qv("flash_attn_func", qv)
+    q, k, v = (_of_8_bits(t, scales) for t, scales in ((q, q_descale), (k, k_descale), (v, v_descale)))
+    documents = {}
+    if attention_chunk:
+        lengths = [torch.full((t.shape[0],), t.shape[1], device=q.device) for t in (q, k)]
+        none = torch.zeros_like(lengths[0])
+        parts = _lists((none, none), (lengths[0], lengths[1]), (lengths[0], lengths[1]), attention_chunk, k.shape[1])
+        documents = dict(zip(("cu_seqlens_q", "cu_seqlens_k"), _closed(parts, (q.shape[1], k.shape[1]))))
+    window = _window(causal, window_size)
+    options: Any = {"is_causal": causal and window is None, "window": window, "align": "bottom-right", "deterministic": bool(deterministic), **documents}
+    call = lambda v: attention(q, k, v, scale=softmax_scale, layout="blhd", softcap=max(softcap, 0.0), return_lse=return_attn_probs, **options)  # noqa: E731
+    return _by_parts(call, v)
+
+
+def flash_attn_qkvpacked_func(
+    qkv: torch.Tensor, softmax_scale: Optional[float] = None, causal: bool = False, q_descale: Tensor = None, k_descale: Tensor = None,
+    v_descale: Tensor = None, window_size: Tuple[int, int] = (-1, -1), attention_chunk: int = 0, softcap: float = 0.0, deterministic: bool = False,
+    num_heads_q: Optional[int] = None, sm_margin: int = 0, return_attn_probs: bool = False,
+) -> Union[torch.Tensor, WithLse]:  # fmt: skip
+    """qkv: [batch, len, 3, heads, head_dim]; with num_heads_q [batch, len, heads + 2 kv_heads, head_dim]."""
+    if qkv.dim() == 5:
+        q, k, v = qkv.unbind(-3)
+    else:
+        if num_heads_q is None:
+            raise ValueError("gpu_headroom.torch.flash_attn_3.flash_attn_qkvpacked_func: qkv of four dimensions needs num_heads_q")
+        kv_heads = (qkv.shape[2] - num_heads_q) // 2
+        q, k, v = qkv.split([num_heads_q, kv_heads, kv_heads], -2)
+    return flash_attn_func(q, k, v, softmax_scale, causal, None, q_descale, k_descale, v_descale, window_size, attention_chunk, softcap,
+                           deterministic=deterministic, return_attn_probs=return_attn_probs)  # fmt: skip
+
+
+def flash_attn_varlen_func(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, cu_seqlens_q: torch.Tensor, cu_seqlens_k: torch.Tensor, max_seqlen_q: int, max_seqlen_k: int,
+    seqused_q: Tensor = None, seqused_k: Tensor = None, softmax_scale: Optional[float] = None, causal: bool = False, qv: Tensor = None,
+    q_descale: Tensor = None, k_descale: Tensor = None, v_descale: Tensor = None, window_size: Tuple[int, int] = (-1, -1), attention_chunk: int = 0,
+    softcap: float = 0.0, num_splits: int = 1, pack_gqa: Optional[bool] = None, deterministic: bool = False, sm_margin: int = 0,
+    return_attn_probs: bool = False,
+) -> Union[torch.Tensor, WithLse]:  # fmt: skip
+    """q: [tokens, heads, head_dim]; k and v: [tokens_k, kv_heads, head_dim]. seqused_q, seqused_k: how many tokens of each sequence there are, int32; the
+    rest of its queries give 0. return_attn_probs: (o, lse [heads, tokens])."""
+    _refuse_qv("flash_attn_varlen_func", qv)
+    if any(t.dtype in _IN_8_BITS for t in (q, k, v)):
+        of = {name: _sequence_of(cu, t.shape[0])[0] for name, cu, t in (("q", cu_seqlens_q, q), ("k", cu_seqlens_k, k))}
+        q, k, v = (_of_8_bits(t, scales, of[at]) for t, scales, at in ((q, q_descale, "q"), (k, k_descale, "k"), (v, v_descale, "k")))
+    if attention_chunk or seqused_q is not None or seqused_k is not None:
+        begins, ends = (cu_seqlens_q[:-1], cu_seqlens_k[:-1]), (cu_seqlens_q[1:], cu_seqlens_k[1:])
+        used = ends[0] - begins[0] if seqused_q is None else seqused_q, ends[1] - begins[1] if seqused_k is None else seqused_k
+        parts = [t.flatten()[None] for t in _lists(begins, used, ends, attention_chunk, int(max_seqlen_k))]
+        cu_seqlens_q, cu_seqlens_k = (t[0] for t in _closed(parts, (q.shape[0], k.shape[0])))
+    window = _window(causal, window_size)
+    options: Any = {"is_causal": causal and window is None, "window": window, "return_lse": return_attn_probs, "deterministic": bool(deterministic)}
+    call = lambda v: attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, scale=softmax_scale, softcap=max(softcap, 0.0), **options)  # noqa: E731
+    return _by_parts(call, v)
+
+
+def flash_attn_combine(out_partial: torch.Tensor, lse_partial: torch.Tensor, out: Tensor = None, out_dtype: Optional[torch.dtype] = None) -> WithLse:
+    """(o, lse) of o [splits, batch, len, heads, head_dim] and lse [splits, batch, len, heads], each of a share of the keys; or without the batch."""
+    largest = lse_partial.amax(0)
+    weights = torch.exp(lse_partial - torch.where(largest.isinf(), 0, largest))
+    total = weights.sum(0)
+    made = (out_partial.float() * (weights / torch.where(total == 0, 1, total))[..., None]).sum(0).to(out_dtype or out_partial.dtype)
+    if out is not None:
+        made = out.copy_(made)
+    return made, torch.logsumexp(lse_partial, 0)
+
+
+def get_scheduler_metadata(*asked: Any, **named: Any) -> None:
+    """What flash_attn_with_kvcache takes as scheduler_metadata: nothing here needs it."""
+
+
+@torch.no_grad()
+def flash_attn_with_kvcache(
+    q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, k: Tensor = None, v: Tensor = None, qv: Tensor = None, rotary_cos: Tensor = None,
+    rotary_sin: Tensor = None, cache_seqlens: Union[None, int, torch.Tensor] = None, cache_batch_idx: Tensor = None, cache_leftpad: Tensor = None,
+    page_table: Tensor = None, cu_seqlens_q: Tensor = None, cu_seqlens_k_new: Tensor = None, max_seqlen_q: Optional[int] = None,
+    rotary_seqlens: Tensor = None, q_descale: Tensor = None, k_descale: Tensor = None, v_descale: Tensor = None, softmax_scale: Optional[float] = None,
+    causal: bool = False, window_size: Tuple[int, int] = (-1, -1), attention_chunk: int = 0, softcap: float = 0.0, rotary_interleaved: bool = True,
+    scheduler_metadata: Tensor = None, num_splits: int = 0, pack_gqa: Optional[bool] = None, sm_margin: int = 0, return_softmax_lse: bool = False,
+) -> Any:  # fmt: skip
+    """q: [batch, new, heads, head_dim], or with cu_seqlens_q and max_seqlen_q [tokens, heads, head_dim]; caches: [batch, room, kv_heads, head_dim], or with
+    page_table [pages, page, kv_heads, head_dim]. k and v, packed with cu_seqlens_k_new, are written behind cache_seqlens first. return_softmax_lse: (o, lse,
+    and two empty tensors, which are of splits). Left padding and chunks copy pages into order first. Without gradients, as FlashAttention's."""
+    name = "flash_attn_with_kvcache"
+    _refuse_qv(name, qv)
+    if (k is None) != (v is None):
+        raise ValueError(f"gpu_headroom.torch.flash_attn_3.{name}: k and v are given together, or neither")
+    if (rotary_cos is None) != (rotary_sin is None) or (rotary_cos is not None and k is None):
+        raise ValueError(f"gpu_headroom.torch.flash_attn_3.{name}: rotary_cos, rotary_sin, k and v are given together")
+    if k is not None and cache_seqlens is None:
+        raise ValueError(f"gpu_headroom.torch.flash_attn_3.{name}: k and v need cache_seqlens, where they are written")
+    if cu_seqlens_q is not None and max_seqlen_q is None:
+        raise ValueError(f"gpu_headroom.torch.flash_attn_3.{name}: cu_seqlens_q needs max_seqlen_q")
+    batch = q.shape[0] if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
+    room = k_cache.shape[1] * (1 if page_table is None else page_table.shape[1])
+    most_new = 0 if k is None or cu_seqlens_k_new is not None else k.shape[1]
+    _check_room(name, cache_seqlens, most_new, room, page_table is not None)
+    if isinstance(cache_seqlens, torch.Tensor) and cache_seqlens.dim():
+        lengths = cache_seqlens
+    else:
+        lengths = torch.full((batch,), room if cache_seqlens is None else int(cache_seqlens), dtype=torch.int32, device=q.device)
+    rows = torch.arange(batch, device=q.device) if cache_batch_idx is None else cache_batch_idx.long()
+    if cu_seqlens_q is None:
+        of_q, in_q = torch.arange(batch, device=q.device).repeat_interleave(q.shape[1]), torch.arange(q.shape[1], device=q.device).repeat(batch)
+    else:
+        of_q, in_q = _sequence_of(cu_seqlens_q, q.shape[0])
+    window = _window(causal, window_size)
+    if k is not None and v is not None:
+        if cu_seqlens_k_new is None:
+            of, place = torch.arange(batch, device=q.device).repeat_interleave(k.shape[1]), torch.arange(k.shape[1], device=q.device).repeat(batch)
+            new_k, new_v, grown = k.flatten(0, 1), v.flatten(0, 1), lengths + k.shape[1]
+        else:
+            of, place = _sequence_of(cu_seqlens_k_new, k.shape[0])
+            new_k, new_v, grown = k, v, lengths + cu_seqlens_k_new.diff()
+        if rotary_cos is not None and rotary_sin is not None:
+            turned_from = (lengths if rotary_seqlens is None else rotary_seqlens).long()
+            new_k = _turned(new_k[None], rotary_cos, rotary_sin, (turned_from[of] + place)[None], rotary_interleaved)[0]
+            moves = causal or window is not None or attention_chunk
+            at = turned_from[of_q] + (in_q if moves else 0)
+            q = _turned(q.reshape(1, -1, *q.shape[-2:]), rotary_cos, rotary_sin, at[None], rotary_interleaved)[0].view(q.shape)
+        at = lengths.long()[of] + place
+        if page_table is None:
+            where = rows[of], at
+        else:
+            page = k_cache.shape[1]
+            where = page_table[rows[of], torch.div(at, page, rounding_mode="floor")].long(), at % page
+        k_cache[where], v_cache[where] = new_k, new_v
+        lengths = grown
+    q, scales = _of_8_bits(q if cu_seqlens_q is None else padded(q, cu_seqlens_q, max_seqlen_q), q_descale), (k_descale, v_descale)
+    options: Any = {"is_causal": causal and window is None, "scale": softmax_scale, "window": window, "layout": "blhd", "softcap": max(softcap, 0.0)}
+    table = page_table if page_table is None or cache_batch_idx is None else page_table[rows]
+    listed = cache_leftpad is not None or attention_chunk or cu_seqlens_q is not None
+    if table is not None and (listed or k_cache.dtype in _IN_8_BITS):
+        k_cache, v_cache = (t[table.long()].flatten(1, 2) for t in (k_cache, v_cache))
+        table = None
+    elif cache_batch_idx is not None and table is None:
+        k_cache, v_cache = k_cache[rows], v_cache[rows]
+    k_cache, v_cache = (_of_8_bits(t, s) for t, s in zip((k_cache, v_cache), scales))
+    if not listed:
+        o, lse = _by_parts(lambda v: attention_with_cache(q, k_cache, v, lengths, table, return_lse=True, **options), v_cache)
+    else:
+        none = torch.zeros_like(lengths)
+        new = none + q.shape[1] if cu_seqlens_q is None else cu_seqlens_q.diff()
+        parts = _lists((none, none), (new, lengths), (none + q.shape[1], none + room), attention_chunk, room, cache_leftpad)
+        cu_q, cu_k = _closed(parts, (q.shape[1], room))
+        options.update(align="bottom-right", cu_seqlens_q=cu_q, cu_seqlens_k=cu_k)
+        o, lse = _by_parts(lambda v: attention(q, k_cache, v, return_lse=True, **options), v_cache)
+    if cu_seqlens_q is not None:
+        o, lse = o[of_q, in_q], lse[of_q, :, in_q].transpose(0, 1)
+    return (o, lse, o.new_empty((0,), dtype=torch.float32), o.new_empty((0,), dtype=torch.float32)) if return_softmax_lse else o
