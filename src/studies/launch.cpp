@@ -155,15 +155,29 @@ std::vector<pid_t> marked(const std::string& mark) {
   return found;
 }
 
+// Python's process that removes semaphores and shared memory once all who may use them are gone.
+bool removes_for_others(pid_t pid) {
+  std::ifstream in(fmt::format("/proc/{}/cmdline", pid), std::ios::binary);
+  const std::string words{std::istreambuf_iterator<char>(in), {}};
+  return words.find("multiprocessing.resource_tracker") != std::string::npos;
+}
+
 int end_left_over(const std::string& mark) {
   if (mark.empty()) return 0;
   auto left = marked(mark);
-  for (int i = 0; i < 10 && !left.empty(); ++i) {  // workers that see that their parent is gone
-    std::this_thread::sleep_for(between_looks);
-    left = marked(mark);
-  }
-  for (const pid_t pid : left) kill(pid, SIGKILL);
-  return int(left.size());
+  const auto wait = [&] {
+    for (int i = 0; i < 10 && !left.empty(); ++i) {
+      std::this_thread::sleep_for(between_looks);
+      left = marked(mark);
+    }
+  };
+  wait();  // workers that see that their parent is gone
+  int ended = 0;
+  for (const pid_t pid : left)
+    if (!removes_for_others(pid)) ended += kill(pid, SIGKILL) == 0;
+  wait();
+  for (const pid_t pid : left) ended += kill(pid, SIGKILL) == 0;
+  return ended;
 }
 
 Ended watched_to_its_end(const Launch& l) {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <thread>
 
+#include "studies/launch.h"
 #include "tests/cli/forecast_program.h"
 
 #ifdef HEADROOM_LIKE_TORCH
@@ -19,6 +20,17 @@ TEST_F(Forecast, NothingIsLeftBehind) {
   EXPECT_EQ(e.code, 0) << e.err;
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30)) << "a worker that stays is not waited for";
   EXPECT_TRUE(fs::is_empty(folder_ / "tmp"));
+}
+
+// Python's own process for that removes semaphores and shared memory once the last process that may use them is gone.
+TEST_F(Forecast, WhatRemovesThingsForAnotherProcessHasTimeToDoIt) {
+  const std::string done = at("removed"), pipe = at("pipe"), mark = "MARK_OF_THIS_TEST=" + folder_.string();
+  const std::string script = "mkfifo " + pipe + "; exec >/dev/null 2>&1; sh -c 'sleep 60; true' >" + pipe +
+                             " & sh -c 'cat <\"$0\"; touch \"$1\"' " + pipe + " " + done + " multiprocessing.resource_tracker &";
+  const studies::Ended e = studies::launch({.who = "test", .command = {"sh", "-c", script}, .settings = {mark}, .mark_of_left_over = mark});
+  EXPECT_EQ(e.exit_code, 0);
+  EXPECT_GE(e.left_over, 1) << "the worker";
+  EXPECT_TRUE(fs::exists(done));
 }
 
 // Processes whose environment names the folder.

@@ -119,6 +119,24 @@ class Steps(Dry):
                 self.assertEqual([m[1] for m in marks if m[0] == "end"], ["the peaks of two optimizer steps agree"])
                 self.assertEqual(len([m for m in marks if m[0] == "optimizer"]), 1)
 
+    def test_workers_that_load_data_end_with_the_program_and_leave_nothing(self):
+        """Killed ones leave a folder of their sockets each."""
+        scratch = os.path.join(self.scratch.name, "of_the_program")
+        os.mkdir(scratch)
+        _, marks = self.dry("""
+            import torch
+            from torch.utils.data import DataLoader
+            net = torch.nn.Linear(8, 1).cuda()
+            optimizer = torch.optim.SGD(net.parameters(), 0.1)
+            def train():
+                for x in DataLoader(torch.randn(4000, 8), batch_size=4, num_workers=2, persistent_workers=True, pin_memory=True):
+                    net(x.cuda()).sum().backward()
+                    optimizer.step()
+            train()
+        """, HEADROOM_DRY_STEPS="20", TMPDIR=scratch)
+        self.assertEqual([m[1] for m in marks if m[0] == "end"], ["20 optimizer steps were asked for"])
+        self.assertEqual([name for name in os.listdir(scratch) if name.startswith("pymp")], [])
+
     def test_a_capture_that_failed_is_no_part_of_the_next(self):
         _, marks = self.dry("""
             import torch

@@ -35,9 +35,8 @@ class Again:
         cpu_kwargs = {k: self.on_cpu(x, call, k in skip, k in writes) for k, x in kwargs.items() if k != "pin_memory"}
         if bare in DRAWN:
             cpu_kwargs["generator"] = self.rules.random
-            self.rules.drew = True
-            if call.state:
-                call.state = 2
+            if call.state:  # among unknown numbers nothing is drawn: a rule chooses
+                call.state, self.rules.drew = 2, True
         if not call.state:
             return None, 0, call.written
         run = op._handle.redispatch_boxed

@@ -6,6 +6,7 @@ its gradient) ends the step with that pass. A program that runs no backward pass
 A program that has made no optimizer updates by hand: after BY_HAND backward passes each further one is a step.
 Where the first optimizer is gone, or has not stepped in ROUNDS backward passes after which another one did, that one is the first (folds, stages)."""
 import atexit
+import gc
 import os
 import sys
 import threading
@@ -331,6 +332,16 @@ def _agree(peaks):
     return abs(peaks[-1] - peaks[-2]) <= max(peaks) / 1000 and peaks[-1] >= max(peaks) * 0.999
 
 
+def _end_workers():
+    """Loaders of data end their workers as their objects go, which they do not here: killed workers leave folders."""
+    kind = getattr(sys.modules.get("torch.utils.data.dataloader"), "_MultiProcessingDataLoaderIter", None)
+    several = sys.modules.get("multiprocessing")
+    if kind is None or several is None or not several.active_children():
+        return
+    for loader in [x for x in gc.get_objects() if type(x) is kind]:
+        loader._shutdown_workers()
+
+
 def end(why, code, orderly=True):
     """The program ends here, without a traceback: the observer's own end, then what the program had registered for its end, for PATIENCE_S at most."""
     global _ending
@@ -347,6 +358,7 @@ def end(why, code, orderly=True):
     watch.start()
     try:
         if orderly:
+            _end_workers()
             atexit._run_exitfuncs()
     except BaseException:
         pass
