@@ -60,6 +60,13 @@ class Record(Dry):
                + "assert len(torch.cuda.memory._snapshot()['device_traces'][0]) > 50\n" + record.format("enabled=None") + step)
         self.assertEqual(self.blocks_asked(own), plain)
 
+    def test_an_allocator_that_keeps_no_history_is_said_once(self):
+        for name in "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF":
+            _, marks = self.dry(NET + "step(torch.optim.SGD(net.parameters(), lr=0.1))\n", **{name: "backend:cudaMallocAsync"})
+            notes = [m[1] for m in marks if m[0] == "note"]
+            if notes or name == "PYTORCH_CUDA_ALLOC_CONF":  # the other name is new
+                self.assertEqual([n[:50] for n in notes], ["the allocator 'cudaMallocAsync' keeps no history o"])
+
     def test_a_pool_of_its_own_is_a_stream_to_the_reader(self):
         if not hasattr(torch.cuda, "MemPool"):
             self.skipTest("this torch has no MemPool")

@@ -136,7 +136,7 @@ class Reads:
         frame = own_frame(sys._getframe())
         if frame is not None and not self.said_open:
             self.said_open = True
-            library.mark("open", f"{bare} at {frame.f_code.co_filename}:{frame.f_lineno} makes a tensor as large as a value of the card says: it may need more", 1)
+            library.mark("open", f"{frame.f_code.co_filename}:{frame.f_lineno} makes a tensor as large as a value of the card says ({bare}): it may need more", 1)
 
     def say_size(self):
         """Once: a line that makes a size of a number that nothing here knows or bounds."""
