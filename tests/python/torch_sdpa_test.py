@@ -334,6 +334,20 @@ class ReplaceTest(Base):
             self.near(got, transform(call)(q), torch.float32)
             self.assertEqual(list(seen.left), left)
 
+    def test_compiled_derivatives_of_torchs_func_are_torchs(self):
+        F, (q, k, v) = torch.nn.functional, tensors(heads=2, grad=False)
+        loss = lambda q: F.scaled_dot_product_attention(q, k, v, is_causal=True).square().sum()  # noqa: E731
+        want = torch.func.grad(loss)(q)
+        for call, left in ((lambda q: torch.func.grad(loss)(q), True), (lambda q: torch.func.vmap(loss)(torch.stack([q, q])), False)):
+            torch._dynamo.reset()
+            with ht.replace_sdpa() as seen:
+                got = torch.compile(call, fullgraph=True, backend="aot_eager")(q)
+            self.near(got, want if left else call(q), torch.float32)
+            self.assertEqual("in compiled code inside torch.func's derivatives" in seen.explain(), left, seen.explain())
+        torch._dynamo.reset()
+        with self.assertRaisesRegex(Exception, "compile what is inside of them"):
+            torch.compile(torch.func.grad(lambda q: ht.attention(q, k, v).sum()), fullgraph=True, backend="aot_eager")(q)
+
     def test_what_a_mask_says_is_not_recorded(self):
         from torch.fx.experimental.proxy_tensor import make_fx
 

@@ -9,7 +9,7 @@ from . import quick
 from .calls import KINDS, call_of
 from .checks import with_signs
 from .operators import NO_PAGES
-from .transforms import transformed
+from .transforms import COMPILED, is_differentiated_at_trace, transformed
 
 
 class _Attention(torch.autograd.Function):
@@ -123,7 +123,10 @@ def run(tensors, options, return_lse=False):
     q, k, v, *_ = tensors
     if q.device.type in KINDS and directly(q, k, v):
         return run_directly(settled(tensors, options), return_lse, *tensors)
-    if not torch.compiler.is_compiling() and _transforms is not None and (_transforms() is not None or _forward_ad._current_level >= 0):
+    compiling = torch.compiler.is_compiling()
+    if compiling and is_differentiated_at_trace():
+        raise NotImplementedError(f"gpu_headroom.torch.attention {COMPILED}: compile what is inside of them, or use torch's attention for this call")
+    if not compiling and _transforms is not None and (_transforms() is not None or _forward_ad._current_level >= 0):
         out = transformed(*tensors, *options)
     else:
         out = torch.ops.headroom.attention_forward(*tensors, *options)

@@ -16,7 +16,7 @@ from .calls import KINDS, ORDERS
 from .checks import cast, options_of, reason_why_not
 from .direct import any_autocast, directly, draw_of, keep, run, run_directly, seed_of, settled
 from .imports import when_imported
-from .transforms import FUNCTIONALIZED, NO_FORWARD_MODE, is_differentiated, is_functionalized
+from .transforms import COMPILED, FUNCTIONALIZED, NO_FORWARD_MODE, at_trace, is_differentiated, is_differentiated_at_trace, is_functionalized
 
 _torchs = torch.nn.functional.scaled_dot_product_attention
 _naming = threading.Lock()  # guards what follows, and the name in torch.nn.functional
@@ -103,22 +103,16 @@ def _chosen(but_fused, on):
     return "torch's math attention was chosen (sdpa_kernel)" if math else "none of torch's kernels may run (sdpa_kernel)"
 
 
-def _at_trace(function):
-    # What torch.compiler.assume_constant_result does, without its import of the compiler: called once, while code is traced.
-    function._dynamo_marked_constant = True
-    return function
-
-
 def _settings():
     """(tf32, what _chosen says, what _on says) of the innermost replacement; tf32 False without one, in code that kept our function."""
     inner, on = _replacing[-1] if _replacing else None, _on()
     return (False, _chosen(False, on), on) if inner is None else (inner.tf32, _chosen(inner.even_if_chosen, on), on)
 
 
-_settings_at_trace = _at_trace(lambda: _settings())
+_settings_at_trace = at_trace(lambda: _settings())
 
 
-@_at_trace
+@at_trace
 def _note_compiled(reason):
     seen = _replacing[-1] if _replacing else _of_models
     if reason is None:
@@ -260,7 +254,9 @@ def _sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, 
     seen = None if compiling or not _replacing else _replacing[-1]
     given = query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa
     tf32, chosen, on = _settings_at_trace() if compiling else _settings()
-    if not compiling and _forward_ad._current_level >= 0:
+    if compiling and is_differentiated_at_trace():
+        chosen = COMPILED
+    elif not compiling and _forward_ad._current_level >= 0:
         chosen = NO_FORWARD_MODE
     if chosen is not None:
         return _leave(chosen, seen, *given)

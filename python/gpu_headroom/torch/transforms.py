@@ -6,6 +6,7 @@ import torch.autograd.forward_ad as _forward_ad
 from .operators import gradients, no_second, remember
 
 NO_FORWARD_MODE = "gpu_headroom.torch has no forward-mode derivatives of attention"
+COMPILED = "in compiled code inside torch.func's derivatives, of which the compiler reads torch's own operators alone"
 FUNCTIONALIZED = "inside torch.func.functionalize, which knows no autograd.Function, where a gradient is asked for"
 
 
@@ -20,6 +21,18 @@ def is_differentiated():
     kinds = torch._C._functorch.TransformType
     stack = torch._C._functorch.get_interpreter_stack() or ()
     return _forward_ad._current_level >= 0 or any(one.key() in (kinds.Grad, kinds.Jvp) for one in stack)
+
+
+def at_trace(function):
+    """What torch.compiler.assume_constant_result does, without its import of the compiler: called once, while code is traced."""
+    function._dynamo_marked_constant = True
+    return function
+
+
+@at_trace
+def is_differentiated_at_trace():
+    """The same of code that is compiled, where the compiler reads it."""
+    return is_differentiated()
 
 
 def transformed(*arguments):
