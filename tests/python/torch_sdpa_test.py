@@ -1,6 +1,7 @@
 """replace_sdpa: an unchanged model's calls, served or left to torch, with torch's results."""
 
 import itertools
+import pickle
 import sys
 import unittest
 
@@ -81,6 +82,9 @@ class ReplaceTest(Base):
                     said.append(str(refused.exception))
             outcomes.append(said)
         self.assertEqual(*outcomes)
+        with ht.replace_sdpa():
+            kept = F.scaled_dot_product_attention  # as a module may
+        self.assertIs(pickle.loads(pickle.dumps(kept)), kept)
 
     def test_heads_and_dimensions_that_torch_takes_otherwise_or_not(self):
         F = torch.nn.functional

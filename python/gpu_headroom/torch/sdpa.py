@@ -346,6 +346,7 @@ def _sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, 
 
 
 _sdpa.__name__ = _sdpa.__qualname__ = _torchs.__name__  # as it is called in what Python says of wrong arguments
+scaled_dot_product_attention = _sdpa  # where pickle looks for it by that name
 _register_of_scripts = getattr(getattr(torch.jit, "_builtins", None), "_register_builtin", None)
 if _register_of_scripts is not None:  # a script that is compiled within has torch's own: it cannot read ours
     _register_of_scripts(_sdpa, "aten::scaled_dot_product_attention")
