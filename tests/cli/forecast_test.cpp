@@ -261,6 +261,13 @@ TEST_F(Forecast, WhatADriversPoolKeepsHasNoUpperEnd) {
   EXPECT_TRUE(pool.starts_with("Fits as far as is known on NVIDIA H100 SXM: it needs at least ")) << pool;
 }
 
+// The card had most when the small process took its part, so only that one's record has the sum.
+TEST_F(Forecast, ThePeaksAreThoseOfTheProcessThatReservesMost) {
+  const Json j = json("--device h100", "batch=4 shares-late", 0), alone = json("--device h100", "batch=4", 0);
+  EXPECT_EQ(j["peak_reserved_bytes"], alone["peak_reserved_bytes"]);
+  EXPECT_GT(j["needed_bytes"].get<std::int64_t>(), alone["needed_bytes"].get<std::int64_t>() + 20 * mib) << "and a context";
+}
+
 TEST_F(Forecast, LeversAreRunAndRankedWithTheCodeToWrite) {
   const Json j = json("--try --device rtx4090", "batch=96 levers", 3);
   const Json& rows = j["tries"];

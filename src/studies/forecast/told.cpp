@@ -33,15 +33,19 @@ void set_interval(ForecastRankRow& row, const ProgramAccount& a, const Told& t, 
   row.fits = allowed && row.high_bytes.value_or(row.needed_bytes) <= t.room.memory_bytes;
 }
 
-// A process that only opens another one's memory (CUDA IPC) has a context on that card: what the largest has beside it is more by that.
-void add_context_alone(Told& t, const std::vector<ProcessStory>& stories) {
-  std::uint64_t seen = 0;
-  for (const ProcessStory& p : stories) seen = std::max(seen, p.seen_bytes);
-  const bool one_card = std::ranges::all_of(t.accounts, [&](const ProgramAccount& a) { return a.card == t.accounts.front().card; });
-  if (seen == 0 || t.accounts.empty() || !one_card || ranks_of(t.processes) > 1) return;
+// What the processes that are no ranks have together on the one card that they use: the one that reserves most has it all beside its own. So it is with
+// one that only opens another one's memory (CUDA IPC), which has a context there. What a card has was written down by whoever changed it last, which
+// may be a small one.
+void add_neighbours(Told& t, const std::vector<ProcessStory>& stories) {
+  std::uint64_t together = 0;
+  for (const ProcessStory& p : stories) together = std::max(together, p.seen_bytes);
   const auto own = [](const ProgramAccount& a) { return a.peak_reserved_bytes + a.elsewhere_bytes; };
+  for (const ProgramAccount& a : t.accounts)
+    if (a.others_bytes > 0) together = std::max(together, own(a) + a.others_bytes);
+  const bool one_card = std::ranges::all_of(t.accounts, [&](const ProgramAccount& a) { return a.card == t.accounts.front().card; });
+  if (together == 0 || t.accounts.empty() || !one_card || ranks_of(t.processes) > 1) return;
   ProgramAccount& most = *std::ranges::max_element(t.accounts, {}, own);
-  most.others_bytes = std::max(most.others_bytes, seen - std::min(seen, own(most)));
+  most.others_bytes = std::max(most.others_bytes, together - std::min(together, own(most)));
 }
 
 }  // namespace
@@ -80,7 +84,7 @@ void fill(Told& t, const std::vector<ProcessStory>& stories) {
   for (const ProcessStory& p : stories)
     if (!p.cards.empty() || !p.functions.empty() || !p.values.empty() || !p.static_runtimes.empty()) t.processes.push_back(p);
   for (const ProcessStory& p : t.processes) t.accounts.insert(t.accounts.end(), p.cards.begin(), p.cards.end());
-  add_context_alone(t, stories);
+  add_neighbours(t, stories);
   const auto order = [](const ProgramAccount& a) {  // the largest first; equal ones by rank and card
     return std::tuple(~(a.peak_reserved_bytes + a.elsewhere_bytes + a.others_bytes), ~a.peak_reserved_bytes, a.rank, a.card);
   };

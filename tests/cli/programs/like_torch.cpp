@@ -1,7 +1,7 @@
 // A program that uses a card as PyTorch does, with only the public functions that PyTorch's allocator calls: segments by cudaMalloc, blocks
 // reported to the profiler's function. Without the library that stands in for CUDA it finds none of them and says so.
 // usage: like_torch [batch=N] [steps=N] [least=N] [catch] [fails] [killed] [spins] [forks] [leaves] [idle] [without-cuda] [pins] [levers] [pool] [spare] [routed [masked|drawn|differing] [both] [bounded] [some] [stumbles]] [late] [reads] [until-low] [ended] [ended-at-once]
-// [own-runtime] [fraction] [loops] [shares] [opened] [opened-late] [silent]
+// [own-runtime] [fraction] [loops] [shares|shares-late] [opened] [opened-late] [silent]
 // [settles] [evaluates] [exits] [neighbour] [tunes] [open] [threads]
 // [spins-with=VARIABLE:WORD:FILE]   where the variable has the word: makes the file, and never ends
 #include <dlfcn.h>
@@ -220,6 +220,14 @@ int main(int argc, char** argv) {
       give(*s, 512 * mib);
     }
   }
+  if (said("shares-late")) {  // a second process, which takes a little where this one has taken all that it will
+    if (pipe(child_is_there) != 0 || pipe(parent_is_done) != 0) return 70;
+    if (fork() == 0) {
+      char byte = 0;
+      if (read(parent_is_done[0], &byte, 1) == 1 && take(spare, 20 * mib)) (void)!write(child_is_there[1], &byte, 1);
+      _exit(0);
+    }
+  }
   if (!take(weights, 64 * mib)) out_of_memory(64 * mib);
   if (said("opened")) opener->open(weights.at);
   for (const auto& w : words)
@@ -258,6 +266,8 @@ int main(int argc, char** argv) {
     if (said("killed")) raise(SIGKILL);
   }
   if (said("evaluates") && !take(spare, batch * 2 * piece)) out_of_memory(batch * 2 * piece);
+  if (char byte = 'a'; said("shares-late") && (write(parent_is_done[1], &byte, 1) != 1 || read(child_is_there[0], &byte, 1) != 1))
+    return 70;
   if (said("exits")) return 5;
   if (said("opened-late")) opener->open(weights.at);
   if (said("loops")) mark("loop", "train.py:9", 128);
