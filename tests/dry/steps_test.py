@@ -94,17 +94,18 @@ class Steps(Dry):
 
     def test_a_search_of_scipy_by_values_of_the_card_succeeds(self):
         """Of unknown values none is less than another, so a line search gives up. Where the host's values fail it, it stays failed."""
-        scipy = ("class Result: pass\ndef minimize(fun, x0):\n    r = Result()\n    r.success, r.status, r.message = fun(x0) < fun(x0), 2, 'ABNORMAL'\n    return r\n")
+        scipy = ("class Result: pass\ndef minimize(fun, x0):\n    r = Result()\n    r.success, r.status, r.message = fun(x0) < fun(x0), 2, 'ABNORMAL'\n    return r\nminimize_scalar = root = minimize\n")
         with tempfile.TemporaryDirectory() as folder:
             os.makedirs(os.path.join(folder, "scipy", "optimize"))
             open(os.path.join(folder, "scipy", "__init__.py"), "w").close()
-            for file, text in (("__init__.py", "from ._minimize import minimize\n"), ("_minimize.py", scipy)):
+            for file, text in (("__init__.py", "from ._minimize import minimize, minimize_scalar\nfrom ._root import root\n"), ("_minimize.py", scipy), ("_root.py", scipy)):
                 with open(os.path.join(folder, "scipy", "optimize", file), "w") as f:
                     f.write(text)
-            lines, marks = self.dry(NET + f"import sys\nsys.path.insert(0, {folder!r})\nfrom scipy.optimize import minimize\n"
-                                    "for loss in (lambda x: net(ids).sum().item(), lambda x: 1.0):\n    r = minimize(loss, 0)\n    print(r.success, r.status)\n")
-        self.assertEqual(lines, ["True 0", "False 2"])
-        self.assertEqual(len([m for m in marks if m[0] == "note" and "SciPy's minimize" in m[1]]), 1)
+            lines, marks = self.dry(NET + f"import sys\nsys.path.insert(0, {folder!r})\nfrom scipy.optimize import minimize, minimize_scalar, root\n"
+                                    "for search in (minimize, minimize_scalar, root):\n    for loss in (lambda x: net(ids).sum().item(), lambda x: 1.0):\n"
+                                    "        r = search(loss, 0)\n        print(r.success, r.status)\n")
+        self.assertEqual(lines, ["True 0", "False 2"] * 3)
+        self.assertEqual([m[1].split(": ")[1].split(" ")[1] for m in marks if m[0] == "note"], ["minimize"])
 
     def test_without_a_number_it_ends_once_two_steps_agree(self):
         _, marks = self.dry(NET + "o = torch.optim.AdamW(net.parameters())\nwhile True:\n    step(o)\n")

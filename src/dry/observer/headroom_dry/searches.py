@@ -11,7 +11,8 @@ _said = set()
 
 def begin(after_import, values):
     """`values`: a values.Values, which counts what is read."""
-    after_import("scipy.optimize._minimize", lambda module: _successful(module, "minimize", values))
+    for where, names in (("_minimize", ("minimize", "minimize_scalar")), ("_root", ("root",))):
+        after_import(f"scipy.optimize.{where}", lambda module, names=names: [_successful(module, name, values) for name in names])
 
 
 def _successful(module, name, values):
