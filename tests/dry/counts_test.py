@@ -44,6 +44,13 @@ class Counts(Dry):
         for use in "torch.empty(total)", "x = total if total else 1", "steps = int(total / 2)", "return_it(total)", "x = [0] * total", "x = total // 2", "x = total % 7":
             lines, told = self.guesses(program.replace("print(correct", f"return_it = print\n            {use}\n            print(correct"))
             self.assertEqual([m for _, m in told], [MASKS], use)
+        lines, told = self.guesses("""
+            import torch
+            best, label = torch.randn(64, 100, device="cuda").topk(5)[1], torch.arange(64, device="cuda")
+            right = (best == label[:, None]).sum().item()
+            print(f"{right / 64:.0%} of the labels are among the best five", right / 64 < 1)
+        """)
+        self.assertEqual((lines[0][-4:], told), ("True", []))
 
     def test_numbers_that_are_drawn_for_a_size_are_told(self):
         lines, told = self.guesses("import torch\nn = torch.randint(10, 99, (1,), device='cuda').item()\nprint(torch.empty(n).numel() > 9)\n")
@@ -88,6 +95,17 @@ class Counts(Dry):
         self.assertEqual(lines, [f"{half} 4 {half} {half}", f"{2 * (5 << 17)} True True False", f"{5 << 20} {5 << 17}"])
         self.assertEqual({m for _, m in told}, {0, MASKS, DIFFERENCES})
         self.assertEqual(self.guesses(program, HEADROOM_DRY_ROUTING="balanced")[0][::2], [f"0 0 {half} 0", "1 1"])
+
+    def test_tokens_of_a_large_batch_go_to_different_experts_at_random(self):
+        lines, told = self.guesses("""
+            import torch
+            scores = torch.randn(1 << 16, 128, device="cuda")
+            chosen = scores.topk(8)[1]
+            print(torch.bincount(chosen.flatten(), minlength=128).tolist(), chosen[9].unique().shape[0], chosen[0].tolist() != chosen[1].tolist())
+        """)
+        counts, different, others = eval(lines[0].replace("] ", "], ").replace(" True", ", True"))
+        self.assertEqual((sum(counts), different, others, [m for _, m in told]), (8 << 16, 8, True, [0]))
+        self.assertTrue(3500 < min(counts) < max(counts) < 4700, counts)
 
     def test_a_copy_of_a_mask_that_is_nearly_full_lacks_as_many(self):
         lines, _ = self.dry("""

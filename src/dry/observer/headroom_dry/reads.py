@@ -115,12 +115,11 @@ class Reads:
     def say_guessed(self, t):
         """The program reads whole numbers, or an answer, that follow from guesses: which of them they follow from is not kept, so it may be each."""
         rules, is_number = self.rules, t.dtype is not self.torch.bool
-        if rules.routed and is_number:
-            self.say_routed(EXPERTS)
-        if (rules.agreed and is_number or rules.counted) and not (t.numel() == 1 and counts.is_only_told(own_frames(sys._getframe()))):
-            self.say_routed(MASKS)
-        if rules.drew and is_number and t.numel() <= FEW and not counts.is_only_told(own_frames(sys._getframe())):
-            self.say_routed(DRAWS)
+        guesses = [EXPERTS] * (rules.routed and is_number) + [MASKS] * (rules.agreed and is_number or rules.counted)
+        guesses += [DRAWS] * (rules.drew and is_number and t.numel() <= FEW)
+        if not self.said_guesses.issuperset(guesses) and not (t.numel() == 1 and counts.is_only_told(own_frames(sys._getframe()))):
+            for guess in guesses:
+                self.say_routed(guess)
 
     def say_routed(self, guess):
         """Once of each: the line that reads what follows from such a guess. Of draws, only where it reads nothing else: other draws come with each of the others."""

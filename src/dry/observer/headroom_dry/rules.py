@@ -5,6 +5,7 @@ import sys
 import types
 
 from . import layout
+from .operations import MOST
 
 # What is guessed where sizes follow from it, as the reader of the record numbers it (account.h): which experts tokens go to, which elements of a mask are
 # true, what the card draws at random, which products torch.compile pads, and how many values differ.
@@ -89,8 +90,10 @@ class Rules:
             picks = torch.multinomial(self.shares.expand(rows, among), k, replacement=False, generator=self.random)
         elif self.how == "worst":
             picks = torch.arange(k, device="cpu").expand(rows, k)
-        elif self.how == "random" and rows * among <= 1 << 24:
+        elif self.how == "random" and rows * among <= MOST:
             picks = torch.rand(rows, among, generator=self.random, device="cpu").topk(k)[1]
+        elif self.how == "random":  # of many rows the first is drawn, and the others follow in even steps: a hundredth of the time
+            picks = (torch.randint(among, (rows, 1), generator=self.random, device="cpu") + torch.arange(k, device="cpu") * (among // k)) % among
         else:
             picks = (torch.arange(rows * k, device="cpu").reshape(rows, k)) % among
         made = picks.reshape(shape + [k]).movedim(-1, dim)
