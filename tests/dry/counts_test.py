@@ -80,6 +80,15 @@ class Counts(Dry):
         """)
         self.assertEqual((lines, told), (["128 32 1024"], [(4, 0), (5, MASKS), (6, DIFFERENCES)]))
 
+    def test_the_best_boxes_of_a_detector_are_no_experts(self):
+        _, told = self.guesses("""
+            import torch
+            scores = torch.randn(2, 9000, device="cuda")
+            best = scores.topk(1000)[1]
+            print(len(best[best > 4000]), best[0].tolist()[:2])
+        """)
+        self.assertEqual([m for _, m in told], [MASKS])
+
     def test_what_is_too_large_to_be_computed_follows_the_rules_too(self):
         program = """
             import torch

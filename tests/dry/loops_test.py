@@ -19,7 +19,7 @@ class Loops(Dry):
             path = os.path.join(folder, "program.py")
             with open(path, "w") as f:
                 f.write('while x.any():\n    print("\\d")\nif m.any():\n    y = x[m]\n')
-            self.assertEqual((loops.kind_of(path, 1), branches.works_on_any(path, 3)), (loops.ENDLESS, True))
+            self.assertEqual((loops.kind_of(path, 1), branches._works_on_any(path, 3, lambda call: None)), (loops.ENDLESS, True))
 
     def test_a_loop_without_steps_sees_a_float_fall_and_rise(self):
         lines, marks = self.dry("""

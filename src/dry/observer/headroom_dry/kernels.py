@@ -187,7 +187,7 @@ class Kernels:
     def say_guess_of_size(self, guess):
         """An operation whose result is as large as a guess says: its own, or those that its input may follow from."""
         rules = self.rules
-        guesses = [guess] if guess is not None else [EXPERTS] * rules.routed + [MASKS] * (rules.agreed or rules.masked or rules.counted)
+        guesses = [guess] if guess is not None else [EXPERTS] * rules.routed + [MASKS] * (rules.agreed or rules.picked or rules.masked or rules.counted)
         for one in guesses or [DRAWS] * rules.drew:
             self.say_routed(one)
 

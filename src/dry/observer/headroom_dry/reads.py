@@ -115,7 +115,7 @@ class Reads:
     def say_guessed(self, t):
         """The program reads whole numbers, or an answer, that follow from guesses: which of them they follow from is not kept, so it may be each."""
         rules, is_number = self.rules, t.dtype is not self.torch.bool
-        guesses = [EXPERTS] * (rules.routed and is_number) + [MASKS] * (rules.agreed and is_number or rules.counted)
+        guesses = [EXPERTS] * (rules.routed and is_number) + [MASKS] * ((rules.agreed or rules.picked) and is_number or rules.counted)
         guesses += [DRAWS] * (rules.drew and is_number and t.numel() <= FEW)
         if not self.said_guesses.issuperset(guesses) and not (t.numel() == 1 and counts.is_only_told(own_frames(sys._getframe()))):
             for guess in guesses:

@@ -10,6 +10,7 @@ from .operations import MOST
 # What is guessed where sizes follow from it, as the reader of the record numbers it (account.h): which experts tokens go to, which elements of a mask are
 # true, what the card draws at random, which products torch.compile pads, and how many values differ.
 EXPERTS, MASKS, DRAWS, PADDINGS, DIFFERENCES = range(5)
+EXPERTS_AT_MOST, CHOSEN_AT_MOST = 1024, 64  # a choice of more, or among more, is none of experts
 
 # From 3.12 on: a variable of a frame. Its f_locals would keep all of the frame's variables, tensors too, for as long as it runs.
 _variable = getattr(ctypes.pythonapi, "PyFrame_GetVarString", None)
@@ -65,6 +66,7 @@ class Rules:
         self.random = torch.Generator(device="cpu").manual_seed({"balanced": 8, "worst": 9}.get(self.how, 7))  # other draws in other runs
         self.drawn = {}  # by the module that asked: its last choice
         self.routed = False  # a choice was made that another routing makes in another way
+        self.picked = False  # the best of many were chosen: boxes of a detector, not experts
         self.drew = False  # numbers were drawn here that a card draws in another way
         self.agreed = False  # so was whether two guesses are the same
         self.masked = False  # so was of which rows of a mask any is true
@@ -79,7 +81,9 @@ class Rules:
         if not shape:
             return torch.zeros([], dtype=torch.int64, device="cpu")
         k = shape.pop(dim)
-        self.routed |= k < among
+        if k < among:
+            self.routed |= among <= EXPERTS_AT_MOST and k <= CHOSEN_AT_MOST
+            self.picked |= among > EXPERTS_AT_MOST or k > CHOSEN_AT_MOST
         asker = self.module_of(sys._getframe()), *shape, k, among
         if asker in self.drawn and torch._C._current_graph_task_id() != -1:  # checkpointing runs it again: the same tokens go to the same experts
             return self.drawn[asker]
