@@ -99,6 +99,8 @@ class ReplaceTest(Base):
         for *given, named in (
             (one, q, q, {"enable_gqa": True}),
             (two, two, two, {"enable_gqa": True}),
+            (one[:, :, :0], q, q, {}),  # the result has one head, too
+            (one[:1, :, :0], q, q, {}),
             (three, three, three, {"attn_mask": torch.ones(1, 1, 1, 5, dtype=torch.bool)}),  # torch's versions differ
         ):
             want = outcome(given, named)
