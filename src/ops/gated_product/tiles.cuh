@@ -142,50 +142,89 @@ __device__ __forceinline__ void store_gate_up(const Args& a, const Tile& t, cons
   store_commit();
 }
 
-// Every workers-th of the tile's groups of rows: the gradients of gate and up, the next group fetched while one is used.
+// A worker's groups of n rows, tile after tile: of each tile every workers-th. Under the last tile the multipliers are workers, too.
+template <int n>
+struct Groups {
+  const Args& a;
+  int rank, stride, worker, number, workers, first;
+  Tile tile;
+
+  __device__ __forceinline__ Groups(const Args& a, const Walker& walk, int worker, int number)
+      : a(a), rank(walk.rank), stride(walk.stride), worker(worker), number(number) {
+    begin();
+  }
+  __device__ __forceinline__ bool more() const { return number < a.tiles; }
+  __device__ __forceinline__ bool begins_tile() const { return first == worker * n; }
+  __device__ __forceinline__ bool next() {  // false: that was the tile's last group
+    first += workers * n;
+    if (first < tile_rows) return true;
+    number += stride;
+    begin();
+    return false;
+  }
+
+ private:
+  __device__ __forceinline__ void begin() {
+    first = worker * n;
+    if (!more()) return;  // rows of the last tile again: fetched and not used
+    tile = tile_of<BackwardPass::channels>(a, number, rank);
+    workers = number + stride < a.tiles ? users : users + multipliers;
+  }
+};
+
+// Gate and up of the next two groups are on their way while one is used, also from one tile to the next: else each group waits for memory, and three
+// warps take longer than the product of a tile whose sums are short.
 template <int n, bool again>
-__device__ __forceinline__ void make_gradients(const Args& a, const Tile& t, const LeftTile<tile_columns>& out, Barrier& full, int worker,
-                                               int workers, int parity) {
-  const int column = threadIdx.x % 32 * 8, last = min(tile_rows, a.rows - t.row) - 1, step = workers * n;
-  const bool inside = t.column + column < a.width;
-  const int from = inside ? t.column + column : 0;
+__device__ __forceinline__ void make_gradients(const Args& a, const LeftTile<tile_columns>& out, Barrier& full, Barrier& empty,
+                                               Groups<n> here, int parity) {
+  static_assert(tile_rows % n == 0);
   struct Rows {
     uint4 gate[n], up[n];
-  } now, next;
-  const auto fetch = [&](Rows& rows, int first) {
+  };
+  constexpr int deep = 3;
+  Rows ring[deep];
+  Groups<n> ahead = here;
+  const auto column_of = [](const Tile& t) { return t.column + int(threadIdx.x) % 32 * 8; };
+  const auto fetch = [&](Rows& rows) {
+    const Tile& t = ahead.tile;
+    const int last = min(tile_rows, a.rows - t.row) - 1, column = column_of(t);
 #pragma unroll
     for (int i = 0; i < n; ++i) {
-      const char* const at = place(a.both, t.row + min(first + i, last), 4 * a.width, from);
+      const char* const at = place(a.both, t.row + min(ahead.first + i, last), 4 * a.width, column < a.width ? column : 0);
       rows.gate[i] = *reinterpret_cast<const uint4*>(at);
       rows.up[i] = *reinterpret_cast<const uint4*>(at + 2 * a.width);
     }
+    ahead.next();
   };
-  int first = worker * n;
-  const auto finish = [&](Rows& rows, Rows& behind) {  // false: it was the last
-    fetch(behind, first + step);
+  const auto finish = [&](Rows& rows) {
+    const Tile& t = here.tile;
+    const int column = column_of(t);
+    if (here.begins_tile()) full.wait(parity);
 #pragma unroll
     for (int i = 0; i < n; ++i) {
       uint4 &gate = rows.gate[i], &up = rows.up[i];
-      const bool wanted = inside && first + i <= last;
-      if constexpr (again) write(wanted, reinterpret_cast<bf16*>(place(a.half, t.row + first + i, 2 * a.width, from)), act_of(gate, up));
-      gradients(gate, up, left_at(out, first + i, column));
-      bf16* const at = reinterpret_cast<bf16*>(place(a.both, t.row + first + i, 4 * a.width, from));
+      const int row = t.row + here.first + i;
+      const bool wanted = column < a.width && row < a.rows;
+      if constexpr (again) write(wanted, reinterpret_cast<bf16*>(place(a.half, row, 2 * a.width, column)), act_of(gate, up));
+      gradients(gate, up, left_at(out, here.first + i, column - t.column));
+      bf16* const at = reinterpret_cast<bf16*>(place(a.both, row, 4 * a.width, column));
       write(wanted, at, gate);
       write(wanted, at + a.width, up);
     }
-    return (first += step) < tile_rows;
+    if (here.next()) return;
+    parity ^= 1;
+    if (here.worker < users) empty.arrive();  // every lane, for what it has read
   };
-  fetch(now, first);
-  full.wait(parity);
-  while (finish(now, next) && finish(next, now)) {}
-}
-
-template <class Pass, int n, bool again>
-__device__ __forceinline__ void use(const Args& a, const Tile& t, Shared& s, int worker, int workers, int parity) {
-  if constexpr (std::is_same_v<Pass, ForwardPass>)
-    make_act<n>(a, t, s.out, s.rings.out_full, worker, workers, parity);
-  else
-    make_gradients<n, again>(a, t, s.out, s.rings.out_full, worker, workers, parity);
+#pragma unroll
+  for (int i = 0; i < deep - 1; ++i) fetch(ring[i]);
+  for (;;) {
+#pragma unroll
+    for (int i = 0; i < deep; ++i) {
+      fetch(ring[(i + deep - 1) % deep]);
+      finish(ring[i]);
+      if (!here.more()) return;
+    }
+  }
 }
 
 // ---- warps that multiply -------------------------------------------------------------------------------------------
@@ -215,23 +254,27 @@ __device__ __forceinline__ void multiply(const Args& a, Shared& s, const Walker&
     s.rings.out_full.arrive();                                       // every lane, for what it has stored
   }
   const int warp = threadIdx.x / 32 % 4;  // no products left: use the tile too
-  use<Pass, n, again>(a, tile_of<Pass::channels>(a, last, walk.rank), s, users + group * 4 + warp, users + multipliers, parity);
+  const int worker = users + group * 4 + warp;
+  if constexpr (std::is_same_v<Pass, ForwardPass>)
+    make_act<n>(a, tile_of<Pass::channels>(a, last, walk.rank), s.out, s.rings.out_full, worker, users + multipliers, parity);
+  else
+    make_gradients<n, again>(a, s.out, s.rings.out_full, s.rings.out_empty, Groups<n>(a, walk, worker, last), parity);
 }
 
-// A warp that does nothing else: of every tile its share.
-template <class Pass, int n, bool again>
-__device__ __forceinline__ void use_tiles(const Args& a, Shared& s, const Walker& walk, int worker) {
+// ---- warps that do nothing but use tiles: of every tile their share ---------------------------------------------------
+template <int n>
+__device__ __forceinline__ void use_forward(const Args& a, Shared& s, const Walker& walk, int worker) {
   int parity = 0;
   for (int number = walk.first; number < a.tiles; number += walk.stride, parity ^= 1) {
-    const Tile t = tile_of<Pass::channels>(a, number, walk.rank);
-    const int workers = number + walk.stride >= a.tiles ? users + multipliers : users;
-    const bool stores = std::is_same_v<Pass, ForwardPass> && worker == 0 && threadIdx.x % 32 == 0;
+    const Tile t = tile_of<ForwardPass::channels>(a, number, walk.rank);
+    const int workers = number + walk.stride < a.tiles ? users : users + multipliers;
+    const bool stores = worker == 0 && threadIdx.x % 32 == 0;
     if (stores) {
       s.rings.out_full.wait(parity);
       store_gate_up(a, t, s.out);
     }
     __syncwarp();
-    use<Pass, n, again>(a, t, s, worker, workers, parity);
+    make_act<n>(a, t, s.out, s.rings.out_full, worker, workers, parity);
     if (stores) store_wait_read<0>();
     s.rings.out_empty.arrive();  // every lane, for what it has read
   }
@@ -247,8 +290,10 @@ __device__ __forceinline__ void run(const Args& a) {
     multiply<Pass, n, again>(a, s, walk, (walk.warp - 4) / 4);
   } else if (walk.warp == 0) {
     if (threadIdx.x == 0) fetch<Pass>(a, s, walk);
+  } else if constexpr (std::is_same_v<Pass, ForwardPass>) {
+    use_forward<n>(a, s, walk, walk.warp - 1);
   } else {
-    use_tiles<Pass, n, again>(a, s, walk, walk.warp - 1);
+    make_gradients<n, again>(a, s.out, s.rings.out_full, s.rings.out_empty, Groups<n>(a, walk, walk.warp - 1, walk.first), 0);
   }
   __syncwarp();
   cluster_meet();  // no block exits while the other still sends
