@@ -63,12 +63,13 @@ class Wet {
     in(Pass::backward, [&](const Saved& saved, Context& ctx) {
       attention::backward(v_, c_.problem,
                           {t(x_.q), t(x_.k), t(x_.v), t(x_.o), t(x_.lse), t(x_.d_o), c_.with_dlse ? t(x_.dlse) : Tensor(), t(x_.dq),
-                           t(x_.dk), t(x_.dv), saved, t.extras(), t(x_.dsink)},
+                           t(x_.dk), t(x_.dv), saved, t.extras(), t(x_.dsink), turned_by},
                           ctx);
     });
   }
 
   OnDevice t;
+  Tensor turned_by = {};  // of backward
 
  private:
   std::size_t saved_bytes() const {

@@ -20,6 +20,11 @@ void Attending::turn(Tensor heads, rope::Turn way, Context& ctx) const {
   rope::rotate(heads, rope_table, way, ctx, positions);
 }
 
+// Attention's backward can turn the gradients of q and k back itself, where it has all of them.
+bool Attending::turns_in_backward() const {
+  return rope_table && rope_table.shape[1] == problem.head_dim && !positions && !split && attention::turns(variant, problem);
+}
+
 void Attending::make_o(AttentionSaved& s, Context& ctx) const {
   if (!s.o) s.o = ctx.arena.make({"attention.o", layer}, stored(), {rows, shape.out_width()});
   if (!s.lse) s.lse = ctx.arena.make({"attention.lse", layer}, DType::f32, problem.lse_shape());

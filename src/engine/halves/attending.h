@@ -50,15 +50,18 @@ struct Attending : InBlock {
   bool attends(const AttentionSaved& all, const AttentionSaved& have) const { return !have.o || (all.core.p && !have.core_valid); }
   void attend(Heads, const AttentionSaved& all, Context&) const;
   // From dy, through the product out, to the gradients of q, k and v; in the caller's scope. `at` makes q, k and v as they were.
+  // turned: d is of q and k as they were before they were turned, where turns_in_backward().
   template <class At>
-  void attend_backward(Products&, const AttentionSaved& all, const Tensor& dy, const Heads& d, const At& at, Context&) const;
+  void attend_backward(Products&, const AttentionSaved& all, const Tensor& dy, const Heads& d, const At& at, Context&,
+                       bool turned = false) const;
+  bool turns_in_backward() const;
   void turn(Tensor heads, rope::Turn, Context&) const;  // the first elements of every head, as many as turn
   Tensor heads_in(const Tensor& rows, std::int64_t column, std::int64_t heads, std::int64_t dim) const;  // a view [batch, len, heads, dim]
 };
 
 template <class At>
-void Attending::attend_backward(Products& p, const AttentionSaved& all, const Tensor& dy, const Heads& d, const At& at,
-                                Context& ctx) const {
+void Attending::attend_backward(Products& p, const AttentionSaved& all, const Tensor& dy, const Heads& d, const At& at, Context& ctx,
+                                bool turned) const {
   const Tensor d_o = ctx.arena.make({"attention.do", layer}, all.o.dtype, all.o.shape);
   {
     auto copies = ctx.arena.scope();
@@ -69,7 +72,8 @@ void Attending::attend_backward(Products& p, const AttentionSaved& all, const Te
   }
   const Heads x = at();
   const auto o_like = [&](const Tensor& t) { return Tensor(t.data, t.dtype, problem.o_shape()); };
-  const attention::Backward b{x.q, x.k, x.v, o_like(all.o), all.lse, o_like(d_o), {}, d.q, d.k, d.v, all.core, with};
+  attention::Backward b{x.q, x.k, x.v, o_like(all.o), all.lse, o_like(d_o), {}, d.q, d.k, d.v, all.core, with};
+  if (turned) b.turned_by = rope_table;
   split ? split->backward(b, layer, ctx) : attention::backward(variant, problem, b, ctx);
 }
 

@@ -41,7 +41,7 @@ GroupedAttention::Views GroupedAttention::norm_heads(const Tensor& qkv, const Pa
   return turned;
 }
 
-// d: in: the gradients of q and k as attention saw them; out: of what their norms took, x.
+// d: in: the gradients of q and k as attention saw them, or, of norms over all heads, turned back; out: of what their norms took, x.
 void GroupedAttention::norm_backward(const Views& x, const Views& d, const ParamStore::Lease& w, Gradient into_dw, Context& ctx) const {
   const auto eps = float(decoder.norm_eps);
   const Weight q = w[WeightRole::q_norm], k = w[WeightRole::k_norm];
@@ -50,7 +50,6 @@ void GroupedAttention::norm_backward(const Views& x, const Views& d, const Param
     head_norm::backward({x.heads.k, k.w, rope_table, d.heads.k, k.dw, into_dw, eps, positions}, ctx);
     return;
   }
-  turn(d.qk, rope::Turn::back, ctx);
   rmsnorm::backward({x.q_rows, q.w, x.q_rstd, d.q_rows, d.q_rows, q.dw, Gradient::overwrite, into_dw}, ctx);
   rmsnorm::backward({x.k_rows, k.w, x.k_rstd, d.k_rows, d.k_rows, k.dw, Gradient::overwrite, into_dw}, ctx);
 }
@@ -90,7 +89,7 @@ Read GroupedAttention::backward(Products& p, const ParamStore::Lease& w, const S
   const Tensor dqkv = ctx.arena.make({"attention.dqkv", layer}, all.qkv.dtype, all.qkv.shape);
   {
     auto inner = ctx.arena.scope();
-    const bool normed = shape.norm != HeadNorm::none;
+    const bool normed = shape.norm != HeadNorm::none, turned = shape.norm != HeadNorm::each && turns_in_backward();
     const Views d = views_of(dqkv);
     Views x = views_of(all.qkv);
     attend_backward(
@@ -102,8 +101,9 @@ Read GroupedAttention::backward(Products& p, const ParamStore::Lease& w, const S
           x.k_rstd = at.k_rstd;
           return at.heads;
         },
-        ctx);
-    normed ? norm_backward(x, d, w, into_dw, ctx) : turn(d.qk, rope::Turn::back, ctx);
+        ctx, turned);
+    if (!turned && shape.norm != HeadNorm::each) turn(d.qk, rope::Turn::back, ctx);
+    if (normed) norm_backward(x, d, w, into_dw, ctx);
   }
   if (shape.qkv_bias) bias::backward(dqkv, w[WeightRole::qkv_bias].dw, into_dw, ctx);
   return p.read(Quantised::d_qkv, dqkv, Copies::both);

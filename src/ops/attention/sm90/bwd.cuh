@@ -10,6 +10,9 @@
 
 namespace headroom::attention::sm90::backward {
 
+template <class C>  // may be asked to turn dQ and dK back
+constexpr bool turns_gradients = C::reach == Reach::run && !C::capped && C::by_place == ByPlace::nothing;
+
 // ---- a consumer: one warpgroup, 64 keys -----------------------------------------------------------------------------------
 template <class C, bool ordered, int dq_n>  // dq_n: its columns of dQ
 __device__ __forceinline__ void consume(const Args& a, Shared<C, ordered>& s, int group, bool hold) {
@@ -225,6 +228,8 @@ __device__ __forceinline__ void consume(const Args& a, Shared<C, ordered>& s, in
     }
     if (t.count == 0) store(dv, of_dv, a.dv, a.dv_strides, a.dim_v);
     pin(dk);
+    if constexpr (turns_gradients<C>)
+      if (a.turned_by) turn_back(dk, a.turned_by, t.key + key_here, a.band.len_k);
     store(dk, a.scale, a.dk, a.dk_strides, a.head_dim);
     if constexpr (C::reach == Reach::listed) report_nan(dk, a.not_numbers), report_nan(dv, a.not_numbers);
 

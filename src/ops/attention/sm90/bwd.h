@@ -59,12 +59,13 @@ struct Args {
   DocumentTiles listed;  // documents in the free order: tiles of keys, no more than `tiles`; query tiles are their row tiles
   int heads_at_once;  // free and masked: this many (batch, kv head) pairs are swept together, longest key tiles first; dealt: run at the same time
   bool dealt;         // ordered: blocks know all their tiles from the start
-  int together, spread;  // ordered: so many key tiles of a head run at the same time, every 2^spread-th
-  int* not_numbers;      // Reach::listed: set where a sum is NaN (mend.h)
-  Dropout dropout;       // ByPlace::dropout; then `scale`, of dK, contains its factor
-  float of_delta;        // and Δ is taken times its inverse
-  Alibi alibi;           // ByPlace::alibi
-  float fall_by;         // from a fall to what it is in a product of q and k
+  int together, spread;    // ordered: so many key tiles of a head run at the same time, every 2^spread-th
+  int* not_numbers;        // Reach::listed: set where a sum is NaN (mend.h)
+  Dropout dropout;         // ByPlace::dropout; then `scale`, of dK, contains its factor
+  float of_delta;          // and Δ is taken times its inverse
+  Alibi alibi;             // ByPlace::alibi
+  float fall_by;           // from a fall to what it is in a product of q and k
+  const float* turned_by;  // rope's table, by which dK is turned back; null: it is not
 };
 
 struct WideArgs {
@@ -117,6 +118,7 @@ struct PostArgs {
   float scale;
   int* not_numbers;          // null: not needed
   const RowTile* row_tiles;  // documents: what dq holds; else null
+  const float* turned_by;    // rope's table, by which dQ is turned back; null: it is not
 };
 
 struct ZeroArgs {  // a gradient of keys that no row sees, or of rows without a key

@@ -97,18 +97,15 @@ __global__ void __launch_bounds__(128) attention_bwd_post_sm90(const __grid_cons
   const bool seen = a.turns ? a.turns[(pair * a.query_tiles + m) * 2] > 0  // else no block wrote here
                             : a.band.reach == Reach::listed || a.band.key_tiles<numbers>(m * rows, rows, backward_keys).end > 0;
   T* to = static_cast<T*>(a.out) + pair / a.heads * a.strides.batch + pair % a.heads * a.strides.head;
+  float d[dim / 2];
 #pragma unroll
-  for (int c = 0; c < columns_of<C> / 64; ++c) {
-    float d[32];
-#pragma unroll
-    for (int j = 0; j < 8; ++j) {
-      const float4 x =
-          seen && c * 8 + j < dim / 8 ? reinterpret_cast<const float4*>(from)[(c * 8 + j) * 128 + thread] : make_float4(0, 0, 0, 0);
-      d[4 * j] = x.x, d[4 * j + 1] = x.y, d[4 * j + 2] = x.z, d[4 * j + 3] = x.w;
-    }
-    if (a.not_numbers) report_nan(d, a.not_numbers);
-    store_rows(d, a.scale, to, a.strides.row, row, end, c * 64, a.head_dim);
+  for (int j = 0; j < dim / 8; ++j) {
+    const float4 x = seen ? reinterpret_cast<const float4*>(from)[j * 128 + thread] : make_float4(0, 0, 0, 0);
+    d[4 * j] = x.x, d[4 * j + 1] = x.y, d[4 * j + 2] = x.z, d[4 * j + 3] = x.w;
   }
+  if (a.not_numbers) report_nan(d, a.not_numbers);
+  if (a.turned_by) turn_back(d, a.turned_by, row, end);
+  store_rows(d, a.scale, to, a.strides.row, row, end, 0, a.head_dim);
 }
 
 __global__ void attention_bwd_zero_sm90(const __grid_constant__ ZeroArgs a) {  // a block per (row, head, batch), 16-bit elements

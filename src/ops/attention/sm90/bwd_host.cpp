@@ -71,6 +71,7 @@ void backward_with(const Problem& p, const Backward& t, Context& ctx) {
   a.query_tiles = int(query_tiles);
   a.listed = listed;
   a.not_numbers = not_numbers_of(lists);
+  a.turned_by = t.turned_by.as<float>();
   std::int64_t tiles = (from_list ? listed.most : a.key_tiles) * kv_pairs, blocks = std::min<std::int64_t>(ctx.device.units, tiles);
   const bool asks = reach == Reach::listed || better_asked(p, shape_of<Tiles>(), ctx.device.units);
   a.dealt = ordered && !asks;
@@ -99,7 +100,8 @@ void backward_with(const Problem& p, const Backward& t, Context& ctx) {
                                     .query_tiles = a.query_tiles,
                                     .scale = a.scale,
                                     .not_numbers = a.not_numbers,
-                                    .row_tiles = listed.row_tiles},
+                                    .row_tiles = listed.row_tiles,
+                                    .turned_by = a.turned_by},
                                    int(pairs), stream);
   mend_backward_on_gpu(p, t, lists, ctx);
 }
@@ -166,6 +168,12 @@ void zero(const Tensor& t, Context& ctx) {
 }
 
 }  // namespace
+
+// Where each row's elements lie in one thread with their partners, and the kernel is none of those that ask for more.
+bool sm90_turns(const Problem& p) {
+  const bool whole_tile = p.head_dim == 64 || p.head_dim == 80 || p.head_dim == 96 || p.head_dim == 128;
+  return whole_tile && p.value_dim() <= p.head_dim && p.documents == 0 && p.softcap == 0 && !p.asks_by_place();
+}
 
 void sm90_backward(const Problem& p, const Backward& t, Context& ctx) {
   Cost cost = capped(p, backward_cost(p), operations_of_cap);

@@ -27,6 +27,28 @@ __device__ __forceinline__ void store_rows(const float (&d)[n], float factor, T*
     }
 }
 
+// Positions of an accumulator [64, dim]'s rows turned back by rope's table: element i of a row's first half is in the same thread as its partner.
+template <int n>
+__device__ __forceinline__ void turn_back(float (&d)[n], const float* table, int row, int rows) {
+  constexpr int dim = 2 * n, half = dim / 2, apart = n / 2;  // apart: registers from an element to its partner
+  static_assert(half % 8 == 0);
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const float* const at = table + std::int64_t(min(row + 8 * r, rows - 1)) * dim + threadIdx.x % 4 * 2;
+#pragma unroll
+    for (int j = 0; j < half / 8; ++j) {
+      const float2 cosine = *reinterpret_cast<const float2*>(at + 8 * j), sine = *reinterpret_cast<const float2*>(at + half + 8 * j);
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const float c = e ? cosine.y : cosine.x, s = e ? sine.y : sine.x;
+        float &first = d[4 * j + 2 * r + e], &second = d[4 * j + 2 * r + e + apart];
+        const float p = first, q = second;
+        first = p * c + q * s, second = q * c - p * s;
+      }
+    }
+  }
+}
+
 template <class T>
 __device__ __forceinline__ float2 unpack(std::uint32_t x) {
   if constexpr (std::is_same_v<T, __nv_bfloat16>)
