@@ -14,7 +14,7 @@ std::int64_t longest_of(const Problem& p) { return std::max(p.len_q, p.len_k); }
 Rounds rounds_of(std::int64_t pairs, std::int64_t key_tiles, std::int64_t query_tiles, bool causal, std::int64_t units) {
   Rounds best{};
   double least = 0;
-  for (int spread = 0; spread == 0 || key_tiles >> spread > 0; ++spread) {
+  for (int spread = 0; best.count == 0 || key_tiles >> spread > 0; ++spread) {
     Rounds r{ceil_div(key_tiles, std::int64_t(1) << spread), 0, 0, spread};
     if (r.together > units) continue;
     const std::int64_t sets = causal ? ceil_div(pairs, 2) : pairs;  // a causal head is walked beside the next one
