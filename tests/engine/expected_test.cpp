@@ -50,7 +50,8 @@ Decoder model_in(const std::string& words) {
   return decoder_of(c);
 }
 
-// Steps were recorded while SwiGLU was an op beside its products. It is one still where a study watches them.
+// Steps were recorded while SwiGLU was an op beside its products, and dQ and dK were turned back by an op of their own. So it is still where a study
+// watches them.
 void as_then(Recipe& r) { r.watched = r.precision == Precision{DType::bf16}; }
 
 // Rows of headroom step on so many cards. A line with # has the options of those after it.

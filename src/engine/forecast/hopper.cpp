@@ -110,7 +110,7 @@ double joules_a_flop(Precision p) {
 
 // A product of two matrices: its sums run beside memory, but for what is moved behind its tiles, which takes so many times as long as a
 // copy (bench/lab/gated_product.md).
-constexpr double behind_forward = 2, behind_backward = 0.6;
+constexpr double behind_forward = 2, behind_backward = 0.7;
 Taken product(const OpCall& op, const Recipe& r, double bytes_a_us, int units) {
   constexpr double beside = 2.65;
   const Sides& s = op.cost.sides;

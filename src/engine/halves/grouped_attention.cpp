@@ -89,7 +89,7 @@ Read GroupedAttention::backward(Products& p, const ParamStore::Lease& w, const S
   const Tensor dqkv = ctx.arena.make({"attention.dqkv", layer}, all.qkv.dtype, all.qkv.shape);
   {
     auto inner = ctx.arena.scope();
-    const bool normed = shape.norm != HeadNorm::none, turned = shape.norm != HeadNorm::each && turns_in_backward();
+    const bool normed = shape.norm != HeadNorm::none, turned = shape.norm != HeadNorm::each && !p.watched() && turns_in_backward();
     const Views d = views_of(dqkv);
     Views x = views_of(all.qkv);
     attend_backward(

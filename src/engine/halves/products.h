@@ -68,6 +68,7 @@ class Products {
       : with_(with), layer_(layer), weights_(weights), ctx_(ctx), into_(into) {}
 
   bool quantised() const { return with_.formats.quantised(); }
+  bool watched() const { return with_.watched || with_.watch != nullptr; }  // ops beside each other stay ops of their own
   // In fp8 its copies, made in the caller's scope; kept: where the transposed one goes, made before. from: x, or what it is made from (With::as_made).
   Read read(Quantised, const quantise::Request& from, Copies, const Scaled& kept = {});
   Read read(Quantised which, const Tensor& x, Copies copies, const Scaled& kept = {}) {

@@ -19,7 +19,7 @@ struct Recipe : Levers {
   Packed documents{};     // how rows hold documents; none: a row is one sequence
   Purpose purpose = Purpose::training;
   std::int64_t loss_rows = 0;  // rows of logits at once; 0: by chunk_of
-  bool watched = false;        // a study will read the products' operands (products.h): all are stored
+  bool watched = false;        // a study will read the products' operands (products.h): all are stored, and ops stay by themselves
 
   Recipe() = default;
   Recipe(Decoder its_model, std::int64_t its_batch, std::int64_t its_len, Precision of_all = {}, Keeping kept = {},
