@@ -111,7 +111,7 @@ constexpr Dense long_caches[] = {
     {8, 1, 8, 8, 1, 33000, 64},    // 16 parts
     {1, 2, 32, 16, 1, 4100, 64},   // whole units, two of them a block
     {7, 3, 16, 8, 2, 9703, 64},    // cut anywhere
-    {2, 1, 40, 40, 1, 8201, 128},  //
+    {1, 1, 24, 24, 1, 8201, 128},  //
     {1, 1, 8, 8, 8, 16500, 128},   // eight rows a head
     {1, 1, 24, 8, 2, 4500, 64},    //
     {16, 2, 8, 8, 8, 33000, 64},   // cut unevenly: 17 parts of the second sequence, eight rows a head
@@ -148,19 +148,23 @@ TEST_F(DenseDecodingGpu, EveryKernelIsRight) {
 
 TEST_F(DenseDecodingGpu, BlocksOfHeadsAreRight) {
   last = Pass::forward;  // a cache has no backward
+  if (only.empty()) only = "flash_decode";
   const int units = device.units;
   int number = 0;
   for (const Dense& d : long_caches)
     for (const Mask& mask : {Mask::full(), Mask::causal(), Mask::sliding(d.len_k - 5)}) {
       if (mask.kind == MaskKind::window && d.len_q > 1) continue;  // its rows begin at different keys
-      device.units = d.multiprocessors, ++number;
+      ++number;
+      if (d.len_k > 10000 && number % 3 != 1) continue;  // seconds of random numbers and of the oracle
+      device.units = d.multiprocessors;
       Case c = of(d, mask, precisions[number % 2]);
       c.problem.sink = number % 4 == 1;
-      c.layout = number % 5 == 1 ? Layout::heads_first : Layout::rows;  // which others serve
+      c.layout = number % 9 == 0 ? Layout::heads_first : Layout::rows;  // which others serve
       if (device.sm == 90) EXPECT_TRUE(decode::heads_blocks_of(c.problem, device)) << in_words(c);
-      EXPECT_GE(check_case(c), only.empty() ? 2 : 0) << in_words(c);
+      check_case(c);
     }
   device.units = units;
+  if (device.sm == 90 && only == "flash_decode") EXPECT_EQ(checked, 14);
 }
 
 TEST_F(DenseDecodingGpu, RowsThatSeeFewKeysOrNone) {
