@@ -46,7 +46,8 @@ struct Expected {  // what one case's inputs give, by any variant
 };
 inline Expected expected_of(const Case& c, Tensors& x, bool rounds_p) {
   auto exact = std::async(std::launch::async, [&] {
-    return reference(c.problem, x.q.view(), x.k.view(), x.v.view(), x.d_o.view(), c.with_dlse ? x.dlse.view() : Tensor(), extras_of(x));
+    return reference(c.problem, x.q.view(), x.k.view(), x.v.view(), c.last == Pass::backward ? x.d_o.view() : Tensor(),
+                     c.with_dlse ? x.dlse.view() : Tensor(), extras_of(x));
   });
   auto honest = textbooks(c, x, rounds_p);
   return {exact.get(), std::move(honest), rounds_p};

@@ -35,6 +35,7 @@ struct Case {
   std::vector<float> sinks = {};              // one for each head, in turn; none: normal
   int slopes_rank = 1;                        // ALiBi's slopes are of each head; 2: and row of the batch; 3: and document
   float steep = 1;                            // its slopes are so many times 2^(-8 (head + 1) / heads)
+  Pass last = Pass::backward;                 // forward: no gradients are made or expected
 };
 
 // The same problem with documents: their lengths make the rows' length, `spare` positions more belong to none.

@@ -150,6 +150,7 @@ Textbook textbook(const Case& c, Tensors& x, bool rounds_p, Rounding how = {}) {
           r.size_o = std::max(r.size_o, size_o[d]);
           spread += gi[d] * gi[d] * double(o[d]) * double(o[d]);
         }
+        if (c.last == Pass::forward) continue;
         if (p.sink) {
           const float share = std::exp(sink - float(r.lse[row]));
           dsink[std::size_t(h)] -= share * delta;

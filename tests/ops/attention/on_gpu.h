@@ -24,7 +24,7 @@ class OnGpu : public testing::Test {
   }
 
   bool run(const Variant& v, const Case& c, Tensors& x) {  // whether there was a backward too
-    const bool backward_too = last == Pass::backward && serves(v, c.problem, Pass::backward);
+    const bool backward_too = c.last == Pass::backward && serves(v, c.problem, Pass::backward);
     Wet wet(v, c, x, device, *stream);
     wet.forward();
     if (backward_too) wet.backward();
@@ -56,7 +56,6 @@ class OnGpu : public testing::Test {
   std::string only;  // HEADROOM_VARIANT=<name>: that one alone, say under a sanitizer
   std::unique_ptr<Stream> stream;
   int checked = 0;
-  Pass last = Pass::backward;  // of every case
 
   // While another stream keeps the card busy with the same variant on other data; then in a graph.
   void expect_same_bits(const Variant& v, const Case& c, Tensors x, int runs) {
