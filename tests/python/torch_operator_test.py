@@ -270,6 +270,21 @@ class OperatorTest(Base):
                         want = torch.autograd.grad(made, [k], [u + torch.zeros(1, device=device) for u in ups], retain_graph=True)[0]
                         self.assertTrue(torch.equal(got, want))
 
+    def test_gradients_of_lse_where_there_is_one_row(self):
+        """Torch takes any strides of dimensions of one as contiguous."""
+        for device in DEVICES:
+            q, k, v = tensors(device, batch=1, heads=1, kv_heads=1, len_q=1)
+            for _ in range(3):  # as often as it takes to be known everywhere
+                lse = ht.attention(q, k, v, return_lse=True)[1]
+                want = torch.autograd.grad(lse, q, torch.ones_like(lse), retain_graph=True)[0]
+                self.assertTrue(torch.equal(torch.autograd.grad(lse.sum(), q, retain_graph=True)[0], want))
+                odd = torch.ones(3, 5, 7, device=device)[:1, :1, :1]
+                self.assertTrue(torch.equal(torch.autograd.grad(lse, q, odd)[0], want))
+            options = (1, True, 0, 0, 0.0, None, True, "", False, 0)
+            given = [x.detach() for x in (q, k, v)]
+            o, lse = torch.ops.headroom.attention_forward(*given, *[None] * 6, *options)
+            torch.library.opcheck(torch.ops.headroom.attention_backward.default, (o + 1, odd, *given, o, lse, *[None] * 5, *options))
+
     def test_vmap_is_one_call(self):
         """Of each pass; as many as there are samples where what a row gets depends on its place in the batch, or a sink's gradient is each sample's own."""
         from torch.func import grad, vmap

@@ -244,7 +244,7 @@ class _Call:
 
     def ready_backward(self, d_o, dlse, q, k, v, o, lse, dq, dk, dv, sink=None, cu_q=None, cu_k=None, dsink=None, random=None, alibi=None):
         key = self.key_of_backward(d_o, dlse, q, k, v, o, sink, cu_q, cu_k, random, alibi)
-        tensors = [("q", q), ("k", k), ("v", v), ("o", o), ("d_o", d_o), ("lse", lse), ("dlse", dlse)]
+        tensors = [("q", q), ("k", k), ("v", v), ("o", o), ("d_o", d_o), *_small(lse=lse, dlse=dlse)]
         tensors += [("dq", dq), ("dk", dk), ("dv", dv), *_small(sink=sink, cu_q=cu_q, cu_k=cu_k), ("dsink", dsink), _numbers(random)]
         tensors += _small(alibi=alibi)
         return self.make_ready(1, key, tensors, 5)
