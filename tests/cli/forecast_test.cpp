@@ -261,6 +261,12 @@ TEST_F(Forecast, WhatADriversPoolKeepsHasNoUpperEnd) {
   EXPECT_TRUE(pool.starts_with("Fits as far as is known on NVIDIA H100 SXM: it needs at least ")) << pool;
 }
 
+TEST_F(Forecast, AProgramThatHidesItsCardsIsToldSo) {
+  const Ended e = run(line("--device h100", "hides"));
+  EXPECT_EQ(e.code, 1);
+  EXPECT_NE(e.err.find("sets CUDA_VISIBLE_DEVICES itself, so that it sees no card"), std::string::npos) << e.err;
+}
+
 // The card had most when the small process took its part, so only that one's record has the sum.
 TEST_F(Forecast, ThePeaksAreThoseOfTheProcessThatReservesMost) {
   const Json j = json("--device h100", "batch=4 shares-late", 0), alone = json("--device h100", "batch=4", 0);

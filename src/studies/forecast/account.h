@@ -82,6 +82,7 @@ std::uint64_t least_allocated(const ProgramAccount&, std::uint64_t low);
 // What one process did, beside its cards' bytes.
 struct ProcessStory {
   int pid = 0, rank = 0, ranks = 1;
+  int visible = 0;  // cards that it sees
   std::string program;
   std::vector<ProgramAccount> cards;  // cards that it allocated on
   bool collectives = false, damaged = false, observed = false;

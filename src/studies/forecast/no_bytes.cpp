@@ -73,6 +73,12 @@ void refuse_without_bytes(const DryRun& run, const std::vector<std::string>& pro
                                       last.empty() ? "" : ": " + shortened(last, 160), advice));
   }
   const auto with_torch = std::ranges::find_if(run.processes, [](const ProcessStory& p) { return !p.torch.empty(); });
+  if (with_torch != run.processes.end() && with_torch->visible == 0)
+    throw Error(
+        Code::unsupported,
+        fmt::format("'{}' sets CUDA_VISIBLE_DEVICES itself, so that it sees no card: it computed on the CPU; take that line out for "
+                    "the forecast",
+                    name));
   if (with_torch != run.processes.end())
     throw Error(
         Code::unsupported,

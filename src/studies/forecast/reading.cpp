@@ -212,6 +212,7 @@ ProcessStory Reading::story() {
   if (backward_said_ && !forward_said_) phases_.front() = before_first_backward;  // the first forward is in it: its beginning was not said
   const dry::FileHead& head = process_.head();
   story_.pid = head.pid;
+  story_.visible = head.devices;
   story_.rank = std::max(0, head.rank);
   story_.ranks = std::max(story_.ranks, head.ranks);
   story_.program = head.program;

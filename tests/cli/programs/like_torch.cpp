@@ -1,6 +1,6 @@
 // A program that uses a card as PyTorch does, with only the public functions that PyTorch's allocator calls: segments by cudaMalloc, blocks
 // reported to the profiler's function. Without the library that stands in for CUDA it finds none of them and says so.
-// usage: like_torch [batch=N] [steps=N] [least=N] [catch] [fails] [killed] [spins] [forks] [leaves] [idle] [without-cuda] [pins] [levers] [pool] [spare] [routed [masked|drawn|differing] [both] [bounded] [some] [stumbles]] [late] [reads] [until-low] [ended] [ended-at-once]
+// usage: like_torch [batch=N] [steps=N] [least=N] [catch] [fails] [killed] [spins] [forks] [leaves] [idle] [hides] [without-cuda] [pins] [levers] [pool] [spare] [routed [masked|drawn|differing] [both] [bounded] [some] [stumbles]] [late] [reads] [until-low] [ended] [ended-at-once]
 // [own-runtime] [fraction] [loops] [shares|shares-late] [opened] [opened-late] [silent]
 // [settles] [evaluates] [exits] [neighbour] [tunes] [open] [threads]
 // [spins-with=VARIABLE:WORD:FILE]   where the variable has the word: makes the file, and never ends
@@ -128,6 +128,11 @@ int main(int argc, char** argv) {
   std::fflush(stdout);
   if (said("without-cuda")) cuda_malloc = taken_from_nowhere;
   if (!cuda_malloc || !report || !mark) return std::fprintf(stderr, "there is no CUDA here\n"), 9;
+  if (said("hides")) {  // its cards, before it has asked for one
+    setenv("CUDA_VISIBLE_DEVICES", "", 1);
+    mark("torch", "2.11.0", 1);
+    return 0;
+  }
   if (said("idle")) return 0;
   if (said("pins")) {
     void *pinned = nullptr, *managed = nullptr;
