@@ -69,6 +69,16 @@ class Counts(Dry):
             _, marks = self.dry(head + use + "\n")
             self.assertEqual([m for m in marks if m[0] == "open"], [], use)
 
+    def test_a_mask_that_chooses_on_the_host_is_told(self):
+        """Nothing of it is true there: a healthy run has no bad rows."""
+        head = "import torch\nx = torch.randn(64, device='cuda')\nmask = x > 0\nhost = torch.zeros(64)\n"
+        for use in "host[mask.cpu()]", "there = mask.cpu().numpy()\nhost.numpy()[~there]", "rows = mask.to('cpu').nonzero()", "n = mask.cpu().sum()":
+            _, marks = self.dry(head + use + "\n")
+            self.assertEqual([m[1].rsplit("/")[-1][:25] for m in marks if m[0] == "open"], ["program.py:5 reads a mask"], use)
+        for use in "done = mask.cpu().numpy()\nprint(done.any())", "print(mask.tolist()[0])", "host[(torch.arange(64, device='cuda') > 3).cpu()]":
+            _, marks = self.dry(head + use + "\n")
+            self.assertEqual([m for m in marks if m[0] == "open"], [], use)
+
     def test_each_kind_of_guess_is_told_once(self):
         lines, told = self.guesses("""
             import torch

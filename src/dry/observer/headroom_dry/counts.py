@@ -45,6 +45,10 @@ def _name(call):
     return getattr(call.func, "attr", None) or getattr(call.func, "id", "")
 
 
+def _name_or_none(node):
+    return _name(node) if isinstance(node, ast.Call) else None
+
+
 def _is_share(value):
     """A quotient, which is no size."""
     while isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mult):
@@ -101,29 +105,31 @@ def _is_whole(node, parents):
 
 SIZES = """empty zeros ones full rand randn randint randperm arange range linspace eye new_empty new_zeros new_ones new_full expand repeat pad resize_ narrow
 split one_hot scatter_sum scatter_add scatter_mean bincount""".split()
+CHOOSING = "nonzero argwhere flatnonzero where sum count_nonzero compress".split()
+READING = "item int float tolist one_hot ceil floor round cpu numpy to".split()
 SIZE_WORDS = "size dim_size num_nodes num_classes minlength output_size length max_length".split()
 
 
-def is_size(frames):
-    """Whether the number that the innermost of these frames reads becomes a size."""
+def is_size(frames, of_a_mask=False):
+    """Whether the number that the innermost of these frames reads becomes a size, or the mask that it copies to the host chooses there."""
     for frame, _ in zip(frames, range(CALLERS)):
-        is_one = _is_size_at(frame.f_code.co_filename, frame.f_lineno)
+        is_one = _is_size_at(frame.f_code.co_filename, frame.f_lineno, of_a_mask)
         if is_one is not None:
             return is_one
     return False
 
 
 @functools.lru_cache(maxsize=None)
-def _is_size_at(file, line):
+def _is_size_at(file, line, of_a_mask):
     """None: the function gives it to its caller."""
     held = [n for n in nodes_of(file, ast.stmt) if n.lineno <= line <= (n.end_lineno or n.lineno)]
     if not held:
         return False
     statement = held[-1]
     reads = [n for n in ast.walk(statement) if isinstance(n, ast.Call) and n.lineno <= line <= (n.end_lineno or n.lineno)
-             and _name(n) in ("item", "int", "float", "tolist", "one_hot", "ceil", "floor", "round")]
+             and _name(n) in READING]
     parents = {id(child): n for n in ast.walk(statement) for child in ast.iter_child_nodes(n)}
-    if any(_name(n) == "one_hot" and len(n.args) < 2 and not n.keywords or _becomes_size(n, parents) for n in reads):
+    if any(_name(n) == "one_hot" and len(n.args) < 2 and not n.keywords or _becomes_size(n, parents, of_a_mask) for n in reads):
         return True
     if isinstance(statement, ast.Return):
         return None
@@ -138,15 +144,18 @@ def _is_size_at(file, line):
         checked.add(name)
         for n in tree:
             if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Load) and ast.dump(n) == name:
-                if _becomes_size(n, parents):
+                if _becomes_size(n, parents, of_a_mask):
                     return True
                 names |= _assigned(n, parents)
     return False
 
 
-def _becomes_size(node, parents):
+def _becomes_size(node, parents, of_a_mask):
     child, parent = node, parents.get(id(node))
     while parent is not None and not isinstance(parent, ast.stmt):
+        if of_a_mask and (isinstance(parent, ast.Subscript) and child is parent.slice or getattr(parent, "attr", "") in CHOOSING
+                          or child is not getattr(parent, "func", child) and _name_or_none(parent) in CHOOSING):
+            return True
         if isinstance(parent, ast.Slice) or isinstance(parent, ast.keyword) and parent.arg in SIZE_WORDS:
             return True
         if isinstance(parent, ast.Call) and child is not parent.func:

@@ -43,8 +43,8 @@ class Reads:
                 number = self.count(t)
             if state == 2 and not t.dtype.is_floating_point:
                 self.say_guessed(t)
-            elif not state and t.numel() <= FEW and t.dtype is not self.torch.bool:
-                self.say_size()
+            elif not state and (t.numel() > 1 if t.dtype is self.torch.bool else t.numel() <= FEW):
+                self.say_size(t.dtype is self.torch.bool)
         if not t.dtype.is_floating_point and not t.dtype.is_complex:
             return b""
         key = t.dtype, number
@@ -137,12 +137,12 @@ class Reads:
             self.said_open = True
             library.mark("open", f"{frame.f_code.co_filename}:{frame.f_lineno} makes a tensor as large as a value of the card says ({bare}): it may need more", 1)
 
-    def say_size(self):
-        """Once: a line that makes a size of a number that nothing here knows or bounds."""
-        if not self.said_size and counts.is_size(own_frames(sys._getframe())):
+    def say_size(self, of_a_mask):
+        """Once: a line that makes a size of a number that nothing here knows or bounds, or chooses by a mask on the host, where none of it is true here."""
+        if not self.said_size and counts.is_size(own_frames(sys._getframe()), of_a_mask):
             self.said_size = True
-            frame = own_frame(sys._getframe())
-            library.mark("open", f"{frame.f_code.co_filename}:{frame.f_lineno} reads a number that only the card knows, and a size follows from it: it may need more", 1)
+            frame, what = own_frame(sys._getframe()), "a mask" if of_a_mask else "a number"
+            library.mark("open", f"{frame.f_code.co_filename}:{frame.f_lineno} reads {what} that only the card knows, and a size follows from it: it may need more", 1)
 
     def new_step(self):
         for lines in self.reads, self.compared, self.counted:
