@@ -1,5 +1,6 @@
 """Counts of unknown masks: which lines are told, because a size may follow, and which only measure how good a model is."""
 
+import os
 import unittest
 
 from dry_program import Dry
@@ -51,6 +52,16 @@ class Counts(Dry):
             print(f"{right / 64:.0%} of the labels are among the best five", right / 64 < 1)
         """)
         self.assertEqual((lines[0][-4:], told), ("True", []))
+
+    def test_a_package_that_makes_a_size_of_a_count_is_looked_at_itself(self):
+        """The program's own line only adds up what it gets from there."""
+        folder = os.path.join(self.scratch.name, "site-packages")
+        os.makedirs(folder, exist_ok=True)
+        with open(os.path.join(folder, "of_a_package.py"), "w") as f:
+            f.write("import torch\ndef rows(mask):\n    n = mask.sum().item()\n    return torch.empty(n).numel()\n")
+        _, told = self.guesses(f"import sys\nsys.path.insert(0, {folder!r})\nimport torch, of_a_package\ntotal = 0\n"
+                               "total += of_a_package.rows(torch.randn(64, device='cuda') > 0)\nprint(total / 3)\n")
+        self.assertEqual(told, [(3, MASKS)])
 
     def test_numbers_that_are_drawn_for_a_size_are_told(self):
         lines, told = self.guesses("import torch\nn = torch.randint(10, 99, (1,), device='cuda').item()\nprint(torch.empty(n).numel() > 9)\n")

@@ -27,6 +27,15 @@ def own_frames(frame):
         frame = frame.f_back
 
 
+def asking_frames(frame):
+    """The frames outside of PyTorch and this observer, those of installed packages among them, from the innermost outwards."""
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith("<") and "headroom_dry" not in file and "/torch/" not in file:
+            yield frame
+        frame = frame.f_back
+
+
 def own_frame(frame, anywhere=False):
     """The innermost frame that is the program's own, not of an installed package; else, or `anywhere`, the innermost outside PyTorch."""
     outside = None

@@ -6,7 +6,7 @@ import sys
 import time
 
 from . import counts, library, loops
-from .frames import loop_frame, own_frame, own_frames
+from .frames import asking_frames, loop_frame, own_frame, own_frames
 from .operations import FEW, MOST
 from .rules import DRAWS, EXPERTS, MASKS
 
@@ -117,7 +117,7 @@ class Reads:
         rules, is_number = self.rules, t.dtype is not self.torch.bool
         guesses = [EXPERTS] * (rules.routed and is_number) + [MASKS] * ((rules.agreed or rules.picked) and is_number or rules.counted)
         guesses += [DRAWS] * (rules.drew and is_number and t.numel() <= FEW)
-        if not self.said_guesses.issuperset(guesses) and not (t.numel() == 1 and counts.is_only_told(own_frames(sys._getframe()))):
+        if not self.said_guesses.issuperset(guesses) and not (t.numel() == 1 and counts.is_only_told(asking_frames(sys._getframe()))):
             for guess in guesses:
                 self.say_routed(guess)
 
