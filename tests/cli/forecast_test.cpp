@@ -78,6 +78,8 @@ TEST_F(Forecast, AMaskOfWhichACardKnowsHowMuchIsTrueIsSaidAsOne) {
   EXPECT_EQ(may.out.find("expert"), std::string::npos) << may.out;
   const Ended drawn = run(line("--device h100 --memory 2.8", "batch=8 routed drawn"));
   EXPECT_NE(drawn.out.find("model.py:7 reads a size that follows from what is drawn at random"), std::string::npos) << drawn.out;
+  EXPECT_NE(drawn.out.find("with one draw"), std::string::npos) << drawn.out;
+  EXPECT_NE(drawn.out.find("; a card draws still other numbers."), std::string::npos) << drawn.out;
   EXPECT_EQ(drawn.out.find("mask"), std::string::npos) << drawn.out;
 }
 
@@ -88,18 +90,22 @@ TEST_F(Forecast, AProgramThatFailsWhereNothingOfItsMaskIsTrueKeepsItsUpperEnd) {
   EXPECT_EQ(some["uncertain"]["high_bytes"], some["needed_bytes"]) << "with all of the mask this one needs less";
   EXPECT_GT(whole["uncertain"]["high_bytes"], some["uncertain"]["high_bytes"]);
   const Ended said = run(line("--device h100", "batch=8 routed masked bounded some stumbles"));
-  EXPECT_NE(said.out.find("run twice: with half of each such mask, with all of it; the need is the interval of both."), std::string::npos)
+  EXPECT_NE(said.out.find(
+                "run twice: with half of each such mask true, with every element of such masks true; the need is the interval of both."),
+            std::string::npos)
       << said.out;
-  EXPECT_NE(said.out.find("another run of the program, with nothing of it, failed (exit code 7"), std::string::npos) << said.out;
+  EXPECT_NE(said.out.find("another run of the program, with no element of such masks true, failed (exit code 7"), std::string::npos)
+      << said.out;
   EXPECT_NE(said.out.find("so it is not in the interval"), std::string::npos) << said.out;
-  EXPECT_NE(some["uncertain"]["said"].dump().find("with nothing of it, failed"), std::string::npos) << some["uncertain"]["said"];
+  EXPECT_NE(some["uncertain"]["said"].dump().find("with no element of such masks true, failed"), std::string::npos)
+      << some["uncertain"]["said"];
 }
 
 TEST_F(Forecast, AFailedRunWithOtherExpertsLeavesNoUpperEndAndIsSaid) {
   const Ended said = run(line("--device h100", "batch=8 routed bounded some"));
   EXPECT_TRUE(said.out.starts_with("Fits as far as is known")) << said.out;
   EXPECT_NE(said.out.find("a run with other values of the card failed"), std::string::npos) << said.out;
-  EXPECT_NE(said.out.find("with as many to each, failed (exit code 7"), std::string::npos) << said.out;
+  EXPECT_NE(said.out.find("with as many tokens to each expert, failed (exit code 7"), std::string::npos) << said.out;
   EXPECT_NE(said.out.find("so nothing bounds the need from above"), std::string::npos) << said.out;
 }
 

@@ -30,7 +30,7 @@ struct Routing {
   Guessed guessed = Guessed::experts;
 };
 
-// "with tokens to any experts and half of each such mask": what one of these runs is; empty: none of the guesses has it.
+// "with tokens to any experts and half of each such mask true": what one of these runs is; empty: none of the guesses has it.
 std::string words_of_run(const std::vector<Routing>&, std::size_t run);
 
 struct RanOut {             // the card had no room, and the program was told

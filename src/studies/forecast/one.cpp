@@ -238,7 +238,8 @@ void add_routing(Told& t, const DryRunAsked& as_it_ran, const Host& host) {
 // PyTorch's allocator gives memory back that a second stream used once that stream is done with it. By the clock it was done sooner or later; of a
 // faster card at once, and of any card when the program has waited for it. So with what PyTorch holds for collectives until it has looked.
 void add_late(Told& t, const DryRunAsked& as_it_ran, const Host& host) {
-  const std::array<Another, 2> others{{{"at once", {"at once", "", false}}, {"late", {"late", "", false}}}};
+  const std::array<Another, 2> others{
+      {{"at once", {"with streams that end at once", "", false}}, {"late", {"with streams that end late", "", false}}}};
   add_runs(t, as_it_ran, dry::events_variable, others, "the runs in which streams end early and late", host, t.late_runs);
 }
 

@@ -231,8 +231,9 @@ Record uncertain_of(const Told& t, bool for_people) {
   if (!t.routing.empty()) {
     std::vector<std::string> reads;
     for (const Routing& one : t.routing) reads.push_back(fmt::format("{} reads {}", one.line, words_of(one.guessed).reads));
-    note(fmt::format("{}, which only the card knows. The program was run {}.", joined(reads, ", and "),
-                     said_of_runs(words_of_run(t.routing, 0), t.guess_runs)));
+    const bool drawn = std::ranges::any_of(t.routing, [](const Routing& one) { return one.guessed == Guessed::draws; });
+    note(fmt::format("{}, which only the card knows. The program was run {}{}.", joined(reads, ", and "),
+                     said_of_runs(words_of_run(t.routing, 0), t.guess_runs), drawn ? "; a card draws still other numbers" : ""));
   }
   if (!t.late_runs.empty())
     note(fmt::format(

@@ -21,7 +21,7 @@ struct Runs {
 
 // One of them, beside the first.
 struct OtherRun {
-  std::string how;     // "with nothing of it"
+  std::string how;     // "with no element of such masks true"
   std::string failed;  // how it ended, where that was not well: then it is left out
   bool bounds = true;  // else its failure leaves no upper end
 };
