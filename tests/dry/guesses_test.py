@@ -298,6 +298,20 @@ class Guesses(Dry):
                 def hide(self, rows):
                     print("hidden")
                     x[rows] = 0
+                def keep(self, rows):
+                    self.log.info("kept")
+                    self.rows = torch.where(rows, 0, x)
+                    print("kept")
+                def gather(self, rows):
+                    print("gathered")
+                    self.gathered.append(x[rows])
+                def checked(self, rows):
+                    self.assert_finite(rows)
+                    print("checked", len(x[rows]) > 0)
+                    return rows
+                gathered = []
+                def assert_finite(self, rows):
+                    assert torch.isfinite(x).all()
                 def forward(self, bad):
                     def complain(rows):
                         self.log.error(rows)
@@ -314,9 +328,15 @@ class Guesses(Dry):
                         checks_of_rows.refuse(bad)
                     if bad.any():
                         self.hide(bad)
+                    if bad.any():
+                        self.keep(bad)
+                    if bad.any():
+                        self.gather(bad)
+                    if bad.any():
+                        self.checked(bad)
             Model().forward(x > 9)
         """)
-        self.assertEqual(lines, ["hidden"])
+        self.assertEqual(lines, ["hidden", "kept", "gathered", "checked True"])
 
     def test_an_unknown_float_is_one_that_a_program_can_divide_by_and_compare(self):
         lines, marks = self.dry("""

@@ -54,8 +54,11 @@ def _is_bare_call(s):
 
 
 def _raises(function):
-    """Whether a function, if its source is known, ends in an error whatever it is given."""
-    return function is not None and any(isinstance(s, ast.Raise) or _is_bare_call(s) and _ends(_name(s.value)) for s in function.body)
+    """Whether a function, if its source is known, ends in an error whatever it is given: in its last statement. One that asserts goes on where that holds."""
+    if function is None:
+        return False
+    last = function.body[-1]
+    return isinstance(last, ast.Raise) or _is_bare_call(last) and (_name(last.value) in ENDING or "raise" in _name(last.value))
 
 
 def _only_speaks(function):
@@ -63,8 +66,9 @@ def _only_speaks(function):
     if function is None:
         return False
     nodes = [n for s in function.body for n in ast.walk(s)]
-    works = any(isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store) or isinstance(n, ast.Return) and not isinstance(n.value, (ast.Constant, type(None)))
-                or _name(n).endswith("_") for n in nodes)
+    works = any(isinstance(n, (ast.Subscript, ast.Attribute)) and isinstance(n.ctx, ast.Store)
+                or isinstance(n, ast.Return) and not isinstance(n.value, (ast.Constant, type(None)))
+                or _is_bare_call(n) and not _spoken(n) or _name(n).endswith("_") for n in nodes)
     return not works and any(_name(n) in SPEAKING for n in nodes)
 
 
