@@ -96,7 +96,7 @@ class Rules:
             picks = torch.arange(k, device="cpu").expand(rows, k)
         elif self.how == "random" and rows * among <= MOST:
             picks = torch.rand(rows, among, generator=self.random, device="cpu").topk(k)[1]
-        elif self.how == "random":  # of many rows the first is drawn, and the others follow in even steps: a hundredth of the time
+        elif self.how == "random":  # of many rows each one's first choice is drawn, and its others follow in even steps: a hundredth of the time
             picks = (torch.randint(among, (rows, 1), generator=self.random, device="cpu") + torch.arange(k, device="cpu") * (among // k)) % among
         else:
             picks = (torch.arange(rows * k, device="cpu").reshape(rows, k)) % among
