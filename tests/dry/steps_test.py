@@ -92,6 +92,35 @@ class Steps(Dry):
                 self.assertEqual([(m[1], m[2]) for m in marks if m[0] == "step"], [(name, 1), (name, 2), (name, 3)])
                 self.assertIn("optimizer", [m[1] for m in marks if m[0] == "phase"])
 
+    def test_a_package_whose_first_line_imports_torch_is_waited_for(self):
+        """fastai.optimizer is half made then. Where it has no such optimizer, or fails, the program goes on with torch's."""
+        own = "class Optimizer:\n    def __init__(self, weights): pass\n    def step(self): pass\n"
+        for text, steps, notes in ((own, ["Optimizer"], 0), ("", ["SGD"], 1), ("raise ImportError\n", ["SGD"], 0)):
+            with self.subTest(text), tempfile.TemporaryDirectory() as folder:
+                os.makedirs(os.path.join(folder, "fastai"))
+                with open(os.path.join(folder, "fastai", "optimizer.py"), "w") as f:
+                    f.write("import torch\n" + text)
+                lines, marks = self.dry(f"import sys\nsys.path.insert(0, {folder!r})\ntry:\n    import fastai.optimizer as made\nexcept ImportError:\n    made = None\n" + NET +
+                                        "kind = getattr(made, 'Optimizer', None)\no = kind(net.parameters()) if kind else torch.optim.SGD(net.parameters(), lr=0.1)\n"
+                                        "net(ids).sum().backward()\no.step()\nprint(type(made and made.__spec__).__name__)\n")
+                self.assertEqual(lines, ["NoneType" if "raise" in text else "ModuleSpec"])
+                self.assertEqual([m[1] for m in marks if m[0] == "step"], steps)
+                self.assertEqual(len([m for m in marks if m[0] == "note" and "could not begin with fastai.optimizer" in m[1]]), notes, marks)
+
+    def test_a_package_s_step_that_fails_ends_its_phase(self):
+        with tempfile.TemporaryDirectory() as folder:
+            os.makedirs(os.path.join(folder, "fastai"))
+            with open(os.path.join(folder, "fastai", "optimizer.py"), "w") as f:
+                f.write("class Optimizer:\n    def step(self):\n        raise ValueError\n")
+            _, marks = self.dry(NET + f"import sys\nsys.path.insert(0, {folder!r})\nfrom fastai.optimizer import Optimizer\ntry:\n    Optimizer().step()\n"
+                                "except ValueError:\n    pass\nnet(ids).sum().backward()\n")
+        self.assertEqual([m[1] for m in marks if m[0] == "phase"], ["optimizer", "", "backward", ""])
+
+    def test_a_loader_that_fails_to_end_leaves_the_programs_own_end(self):
+        lines, _ = self.dry(NET + "import atexit, sys\natexit.register(print, 'at exit')\nfrom headroom_dry import steps\ndef fails():\n    raise OSError\nsteps._end_workers = fails\n"
+                            "o = torch.optim.SGD(net.parameters(), lr=0.1)\nwhile True:\n    step(o)\n", HEADROOM_DRY_STEPS="2")
+        self.assertEqual(lines, ["at exit"])
+
     def test_a_search_of_scipy_by_values_of_the_card_succeeds(self):
         """Of unknown values none is less than another, so a line search gives up. Where the host's values fail it, it stays failed."""
         scipy = ("class Result: pass\ndef minimize(fun, x0):\n    r = Result()\n    r.success, r.status, r.message = fun(x0) < fun(x0), 2, 'ABNORMAL'\n    return r\nminimize_scalar = root = minimize\n")
@@ -104,8 +133,17 @@ class Steps(Dry):
             lines, marks = self.dry(NET + f"import sys\nsys.path.insert(0, {folder!r})\nfrom scipy.optimize import minimize, minimize_scalar, root\n"
                                     "for search in (minimize, minimize_scalar, root):\n    for loss in (lambda x: net(ids).sum().item(), lambda x: 1.0):\n"
                                     "        r = search(loss, 0)\n        print(r.success, r.status)\n")
-        self.assertEqual(lines, ["True 0", "False 2"] * 3)
-        self.assertEqual([m[1].split(": ")[1].split(" ")[1] for m in marks if m[0] == "note"], ["minimize"])
+            self.assertEqual(lines, ["True 0", "False 2"] * 3)
+            self.assertEqual([m[1].split(": ")[1].split(" ")[1] for m in marks if m[0] == "note"], ["minimize"])
+            # SciPy first, then torch; and a method of the program's own, which says nothing of success.
+            lines, _ = self.dry(f"import sys\nsys.path.insert(0, {folder!r})\nimport scipy.optimize\n" + NET +
+                                "print(*(getattr(scipy.optimize, s)(lambda x: net(ids).sum().item(), 0).success for s in ('minimize', 'minimize_scalar', 'root')))\n")
+            self.assertEqual(lines, ["True True True"])
+            for file in "_minimize.py", "_root.py":
+                with open(os.path.join(folder, "scipy", "optimize", file), "w") as f:
+                    f.write("def minimize(fun, x0):\n    return fun(x0), x0\nminimize_scalar = root = minimize\n")
+            lines, _ = self.dry(NET + f"import sys\nsys.path.insert(0, {folder!r})\nfrom scipy.optimize import minimize\nprint(minimize(lambda x: net(ids).sum().item(), 7)[1])\n")
+            self.assertEqual(lines, ["7"])
 
     def test_without_a_number_it_ends_once_two_steps_agree(self):
         _, marks = self.dry(NET + "o = torch.optim.AdamW(net.parameters())\nwhile True:\n    step(o)\n")

@@ -22,15 +22,18 @@ def _successful(module, name, values):
     def search(*args, **kwargs):
         before = _reads(values)
         result = run(*args, **kwargs)
-        if not result.success and _reads(values) != before:
+        if not getattr(result, "success", True) and _reads(values) != before:
             _say(name)
             result.success, result.status, result.message = True, 0, "a dry run takes it to have converged"
         return result
+    package = sys.modules.get("scipy.optimize")
+    if getattr(package, name, None) is run:  # it was imported before torch
+        setattr(package, name, search)
     setattr(module, name, search)
 
 
 def _reads(values):
-    return sum(counts[0] for counts in values.reads.values())
+    return sum(counts[0] for counts in list(values.reads.values()))  # another thread may read meanwhile
 
 
 def _say(name):

@@ -1,5 +1,6 @@
 """Waits for the program's own import of PyTorch, then begins to observe. Nothing is imported before that, and a program without PyTorch stays as it is."""
 import importlib.abc
+import importlib.machinery
 import importlib.util
 import os
 import sys
@@ -48,6 +49,27 @@ def _end_without_cuda():
     os._exit(1)
 
 
+def _begin_with(name, module, then):
+    try:
+        then(module)
+    except Exception as e:  # the program goes on without an observer, and the answer says so
+        library.mark("note", f"the observer could not begin with {name}: {type(e).__name__}: {e}")
+        if os.environ.get("HEADROOM_DRY_TALK", "0") != "0":
+            raise
+
+
+class HalfMade(importlib.machinery.ModuleSpec):
+    """The spec of a module whose code runs already: Python sets `_initializing` to False when that ends, well or not."""
+
+    def __setattr__(self, attribute, value):
+        super().__setattr__(attribute, value)
+        if attribute == "_initializing" and not value:
+            then = self.__dict__.pop("headroom_then")
+            self.__class__ = importlib.machinery.ModuleSpec
+            if self.name in sys.modules:
+                _begin_with(self.name, sys.modules[self.name], then)
+
+
 class AfterImport(importlib.abc.MetaPathFinder):
     """Finds a module in the usual way, and calls `then` once its code has run; `before` just before that."""
 
@@ -72,19 +94,19 @@ class AfterImport(importlib.abc.MetaPathFinder):
                     sys.meta_path.remove(self)
                 self.before()
                 run(module)
-                try:
-                    self.then(module)
-                except Exception as e:  # the program goes on without an observer, and the answer says so
-                    library.mark("note", f"the observer could not begin with {name}: {type(e).__name__}: {e}")
-                    if os.environ.get("HEADROOM_DRY_TALK", "0") != "0":
-                        raise
+                _begin_with(name, module, self.then)
             loader.exec_module = exec_module
         return spec
 
 
 def after_import(name, then, before=lambda: None):
-    if name in sys.modules:
-        then(sys.modules[name])
+    module = sys.modules.get(name)
+    spec = getattr(module, "__spec__", None)
+    if getattr(spec, "_initializing", False) and type(spec) is importlib.machinery.ModuleSpec:  # this import is one of its own
+        spec.headroom_then = then
+        spec.__class__ = HalfMade
+    elif module is not None:
+        _begin_with(name, module, then)
     else:
         sys.meta_path.insert(0, AfterImport(name, then, before))
 

@@ -45,6 +45,8 @@ _captured_backward = False  # a backward pass is part of the graph that is being
 
 
 def begin(torch, after_import):
+    global _torch
+    _torch = torch  # first: what is replaced below asks for it, also where the rest fails
     after_import("torch._dynamo.trace_rules", _not_compiled)
     from torch.optim import optimizer
     optimizer.register_optimizer_step_pre_hook(_before_step)
@@ -58,8 +60,6 @@ def begin(torch, after_import):
     torch.optim.Optimizer.__init__ = _made(torch.optim.Optimizer.__init__)
     for name, optimizer, method in OTHERS:
         after_import(name, lambda module, optimizer=optimizer, method=method: _others(getattr(module, optimizer), method))
-    global _torch
-    _torch = torch
     graph = getattr(torch.cuda, "CUDAGraph", None)
     if graph is not None:
         graph.capture_begin = _capture_begin(graph.capture_begin)
@@ -95,7 +95,11 @@ def _others(optimizer, method):
     @functools.wraps(run)
     def step(self, *args, **kwargs):
         _begin("optimizer")
-        result = run(self, *args, **kwargs)
+        try:
+            result = run(self, *args, **kwargs)
+        except BaseException:
+            _close()
+            raise
         _after_step(self, args, kwargs)
         return result
     setattr(optimizer, method, step)
@@ -356,12 +360,11 @@ def end(why, code, orderly=True):
     watch = threading.Timer(PATIENCE_S, library.exit_now, (code,))
     watch.daemon = True
     watch.start()
-    try:
-        if orderly:
-            _end_workers()
-            atexit._run_exitfuncs()
-    except BaseException:
-        pass
+    for finish in (_end_workers, atexit._run_exitfuncs) if orderly else ():
+        try:
+            finish()
+        except BaseException:
+            pass
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
