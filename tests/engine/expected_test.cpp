@@ -50,8 +50,8 @@ Decoder model_in(const std::string& words) {
   return decoder_of(c);
 }
 
-// Steps were recorded while SwiGLU was an op beside its products, and dQ and dK were turned back by an op of their own. So it is still where a study
-// watches them.
+// Steps were recorded while SwiGLU was an op beside its products, and dQ and dK were turned back by an op of their own. Watched steps
+// still run both as ops of their own. In fp8 `watched` would change what is quantised, too, so steps in fp8 are compared as they run now.
 void as_then(Recipe& r) { r.watched = r.precision == Precision{DType::bf16}; }
 
 // Rows of headroom step on so many cards. A line with # has the options of those after it.

@@ -139,6 +139,9 @@ class FlashAttn3Test(Base):
             whole = ht.attention(q, k, v, layout="blhd", return_lse=True)
             self.near(o, whole[0], torch.float32)
             self.near(lse.transpose(1, 2), whole[1], torch.float32)
+            shares = torch.stack([whole[0], torch.full_like(whole[0], torch.nan)])  # the second saw no key, and was never written
+            none = torch.full_like(whole[1], -torch.inf)
+            self.assertTrue(torch.equal(fa.flash_attn_combine(shares, torch.stack([whole[1], none]).transpose(2, 3))[0], whole[0]))
 
     def test_compiled(self):
         q, k, v = turned("cpu", len_k=33)
@@ -157,6 +160,12 @@ class FlashAttn3Test(Base):
         ):
             with self.subTest(words), self.assertRaisesRegex(error, words):
                 fa.flash_attn_with_kvcache(q, k, v, **named)
+        pages, new = torch.randn(2, 6, 4, 2, 8), torch.randn(3, 2, 8)
+        paged = {"page_table": numbers("cpu", *range(6)).view(2, 3), "cache_seqlens": numbers("cpu", 10, 3)}
+        with self.assertRaisesRegex(ValueError, "flash_attn_3.flash_attn_with_kvcache: rotary_cos has 11 positions, the pages of a sequence have room for 12"):
+            fa.flash_attn_with_kvcache(q, *pages, new[:2, None], new[:2, None], rotary_cos=torch.ones(11, 4), rotary_sin=torch.ones(11, 4), **paged)
+        with self.assertRaisesRegex(RuntimeError, "flash_attn_3.flash_attn_with_kvcache: a sequence of 13 keys, its pages have room for 12"):
+            fa.flash_attn_with_kvcache(q, *pages, new, new, cu_seqlens_k_new=numbers("cpu", 0, 3, 3), **paged)
 
 
 if __name__ == "__main__":

@@ -180,7 +180,7 @@ class FlashAttnTest(Base):
             self.assertEqual(lse.shape, (2, 4, 3))
             for full, more in (([33, 1], []), ([30, 1], [new_k, new_v])):
                 full = torch.tensor(full, dtype=torch.int32, device=device)
-                with self.assertRaisesRegex(RuntimeError, "a sequence of 33 keys, the pages of block_table have room for 32"):
+                with self.assertRaisesRegex(RuntimeError, "a sequence of 33 keys, its pages have room for 32"):
                     fa.flash_attn_with_kvcache(q, *pages, *more, cache_seqlens=full, block_table=table)
             swapped = torch.tensor([1, 0], device=device)
             caches = k[swapped].clone(), v[swapped].clone()
@@ -244,7 +244,7 @@ class FlashAttnTest(Base):
         for error, words, named in (
             (RuntimeError, "a sequence of 13 keys, the cache has room for 12", {"k": new, "v": new, "cache_seqlens": 12}),
             (RuntimeError, "a sequence of 13 keys, the cache has room for 12", {"k": new, "v": new, "cache_seqlens": numbers(3, 12)}),
-            (RuntimeError, "a sequence of 13 keys, the pages of block_table have room", {"cache_seqlens": 13, "block_table": table}),
+            (RuntimeError, "a sequence of 13 keys, its pages have room", {"cache_seqlens": 13, "block_table": table}),
             (RuntimeError, "a sequence of -1 keys: at least 0", {"k": new, "v": new, "cache_seqlens": numbers(-1, 3)}),
             (NotImplementedError, "cache_batch_idx is not served with block_table", {"block_table": table, "cache_batch_idx": numbers(1, 0)}),
             (ValueError, "rotary_cos has 11 positions, the cache has room for 12",

@@ -167,7 +167,7 @@ class OperatorTest(Base):
         self.near(got, call(q, k, v), torch.float32)
         for g, w in zip(torch.autograd.grad(got.sum(), [q, k, v]), torch.autograd.grad(call(q, k, v).sum(), [q, k, v])):
             self.near(g, w, torch.float32)
-        with self.assertRaisesRegex(NotImplementedError, "inside torch.func.functionalize, .* where a gradient is asked for"):
+        with self.assertRaisesRegex(NotImplementedError, "where torch.func.functionalize is asked for gradients"):
             torch.func.functionalize(torch.func.grad(lambda q: call(q, k.detach(), v.detach()).sum()))(q.detach())
 
     def test_compile_with_dynamic_shapes(self):

@@ -27,7 +27,7 @@ def _window(causal: bool, window_size: Tuple[int, int]) -> Window:
     if type(before) is not int or type(after) is not int:
         before, after = whole_number(before), whole_number(after)
     if before is None or after is None:
-        raise TypeError(f"gpu_headroom.torch.flash_attn: window_size is {window_size!r}: two whole numbers, -1 for an open side")
+        raise TypeError(f"gpu_headroom.torch: window_size is {window_size!r}: two whole numbers, -1 for an open side")
     after = 0 if causal else after
     if before < 0 and (after < 0 or causal):
         return None
@@ -80,8 +80,8 @@ def flash_attn_func(
     window_size: Tuple[int, int] = (-1, -1), softcap: float = 0.0, alibi_slopes: Optional[torch.Tensor] = None, deterministic: bool = False,
     return_attn_probs: bool = False,
 ) -> Union[torch.Tensor, Probs]:  # fmt: skip
-    """q: [batch, len_q, heads, head_dim]; k and v: [batch, len_k, kv_heads, head_dim]. return_attn_probs: (o, lse, S), as flash-attn has it: S is empty
-    without dropout, else [batch, heads, len_q, len_k], negative where a probability was dropped."""
+    """q: [batch, len_q, heads, head_dim]; k and v: [batch, len_k, kv_heads, head_dim]. return_attn_probs: (o, lse, S): S is empty without dropout,
+    else [batch, heads, len_q, len_k], without flash-attn's padding, negative where a probability was dropped."""
     window = _window(causal, window_size)
     seed = _seed(q, dropout_p) if return_attn_probs and dropout_p else None
     out = attention(q, k, v, dropout_p=dropout_p, is_causal=causal and window is None, scale=softmax_scale, window=window, align="bottom-right", layout="blhd",
@@ -334,7 +334,7 @@ def _can_be_read(numbers: torch.Tensor) -> bool:
     return directly(numbers, numbers, numbers) and not (numbers.is_cuda and torch.cuda.is_current_stream_capturing())
 
 
-def _check_room(name: str, lengths: Union[None, int, torch.Tensor], new: int, room: int, paged: bool) -> None:
+def _check_room(where: str, lengths: Union[None, int, torch.Tensor], new: int, room: int, paged: bool) -> None:
     if lengths is None:
         return
     if isinstance(lengths, torch.Tensor):
@@ -345,12 +345,11 @@ def _check_room(name: str, lengths: Union[None, int, torch.Tensor], new: int, ro
     else:
         least = most = whole_number(lengths)
         if most is None:
-            raise TypeError(f"gpu_headroom.torch.flash_attn.{name}: cache_seqlens is a {type(lengths).__name__}: a tensor of whole numbers, or one number")
+            raise TypeError(f"gpu_headroom.torch.{where}: cache_seqlens is a {type(lengths).__name__}: a tensor of whole numbers, or one number")
     if least < 0:
-        raise RuntimeError(f"gpu_headroom.torch.flash_attn.{name}: a sequence of {least} keys: at least 0 are served")
+        raise RuntimeError(f"gpu_headroom.torch.{where}: a sequence of {least} keys: at least 0 are served")
     if most + new > room:
-        where = "the pages of block_table have" if paged else "the cache has"
-        raise RuntimeError(f"gpu_headroom.torch.flash_attn.{name}: a sequence of {most + new} keys, {where} room for {room}")
+        raise RuntimeError(f"gpu_headroom.torch.{where}: a sequence of {most + new} keys, {'its pages have' if paged else 'the cache has'} room for {room}")
 
 
 @overload
@@ -415,7 +414,7 @@ def flash_attn_with_kvcache(
     if cache_batch_idx is not None and block_table is not None:
         raise NotImplementedError(f"gpu_headroom.torch.flash_attn.{name}: cache_batch_idx is not served with block_table, which says where sequences are")
     room = k_cache.shape[1] * (1 if block_table is None else block_table.shape[1])
-    _check_room(name, cache_seqlens, 0 if k is None else k.shape[1], room, block_table is not None)
+    _check_room(f"flash_attn.{name}", cache_seqlens, 0 if k is None else k.shape[1], room, block_table is not None)
     if rotary_cos is not None and rotary_cos.shape[0] < room:
         raise ValueError(f"gpu_headroom.torch.flash_attn.{name}: rotary_cos has {rotary_cos.shape[0]} positions, the cache has room for {room}")
     lengths = cache_seqlens

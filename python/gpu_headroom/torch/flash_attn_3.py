@@ -11,7 +11,7 @@ from typing import Any, Callable, List, Optional, Tuple, Union
 import torch
 
 from .dropped import padded
-from .flash_attn import _check_room, _from_pages, _turned, _window
+from .flash_attn import _check_room, _turned, _window
 from .functions import attention, attention_varlen, attention_with_cache
 
 Tensor = Optional[torch.Tensor]
@@ -142,7 +142,8 @@ def flash_attn_combine(out_partial: torch.Tensor, lse_partial: torch.Tensor, out
     largest = lse_partial.amax(0)
     weights = torch.exp(lse_partial - torch.where(largest.isinf(), 0, largest))
     total = weights.sum(0)
-    made = (out_partial.float() * (weights / torch.where(total == 0, 1, total))[..., None]).sum(0).to(out_dtype or out_partial.dtype)
+    weights = (weights / torch.where(total == 0, 1, total))[..., None]
+    made = (torch.where(weights > 0, out_partial.float(), 0) * weights).sum(0).to(out_dtype or out_partial.dtype)  # a share of no keys may hold anything
     if out is not None:
         made = out.copy_(made)
     return made, torch.logsumexp(lse_partial, 0)
@@ -163,7 +164,8 @@ def flash_attn_with_kvcache(
 ) -> Any:  # fmt: skip
     """q: [batch, new, heads, head_dim], or with cu_seqlens_q and max_seqlen_q [tokens, heads, head_dim]; caches: [batch, room, kv_heads, head_dim], or with
     page_table [pages, page, kv_heads, head_dim]. k and v, packed with cu_seqlens_k_new, are written behind cache_seqlens first. return_softmax_lse: (o, lse,
-    and two empty tensors, which are of splits). Left padding and chunks copy pages into order first. Without gradients, as FlashAttention's."""
+    and two empty tensors, which are of splits). Left padding, chunks, packed queries and caches in 8 bits copy
+    pages into order first. Without gradients, as FlashAttention's."""
     name = "flash_attn_with_kvcache"
     _refuse_qv(name, qv)
     if (k is None) != (v is None):
@@ -177,7 +179,10 @@ def flash_attn_with_kvcache(
     batch = q.shape[0] if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
     room = k_cache.shape[1] * (1 if page_table is None else page_table.shape[1])
     most_new = 0 if k is None or cu_seqlens_k_new is not None else k.shape[1]
-    _check_room(name, cache_seqlens, most_new, room, page_table is not None)
+    where, paged = f"flash_attn_3.{name}", page_table is not None
+    _check_room(where, cache_seqlens, most_new, room, paged)
+    if paged and rotary_cos is not None and rotary_cos.shape[0] < room:
+        raise ValueError(f"gpu_headroom.torch.{where}: rotary_cos has {rotary_cos.shape[0]} positions, the pages of a sequence have room for {room}")
     if isinstance(cache_seqlens, torch.Tensor) and cache_seqlens.dim():
         lengths = cache_seqlens
     else:
@@ -195,6 +200,7 @@ def flash_attn_with_kvcache(
         else:
             of, place = _sequence_of(cu_seqlens_k_new, k.shape[0])
             new_k, new_v, grown = k, v, lengths + cu_seqlens_k_new.diff()
+            _check_room(where, grown, 0, room, paged)
         if rotary_cos is not None and rotary_sin is not None:
             turned_from = (lengths if rotary_seqlens is None else rotary_seqlens).long()
             new_k = _turned(new_k[None], rotary_cos, rotary_sin, (turned_from[of] + place)[None], rotary_interleaved)[0]
@@ -203,11 +209,11 @@ def flash_attn_with_kvcache(
             q = _turned(q.reshape(1, -1, *q.shape[-2:]), rotary_cos, rotary_sin, at[None], rotary_interleaved)[0].view(q.shape)
         at = lengths.long()[of] + place
         if page_table is None:
-            where = rows[of], at
+            cells = rows[of], at
         else:
             page = k_cache.shape[1]
-            where = page_table[rows[of], torch.div(at, page, rounding_mode="floor")].long(), at % page
-        k_cache[where], v_cache[where] = new_k, new_v
+            cells = page_table[rows[of], torch.div(at, page, rounding_mode="floor")].long(), at % page
+        k_cache[cells], v_cache[cells] = new_k, new_v
         lengths = grown
     q, scales = _of_8_bits(q if cu_seqlens_q is None else padded(q, cu_seqlens_q, max_seqlen_q), q_descale), (k_descale, v_descale)
     options: Any = {"is_causal": causal and window is None, "scale": softmax_scale, "window": window, "layout": "blhd", "softcap": max(softcap, 0.0)}

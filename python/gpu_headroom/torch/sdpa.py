@@ -273,7 +273,7 @@ def _sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, 
         with torch._C.DisableTorchFunctionSubclass():  # it is not asked about is_nested
             foreign = [type(t).__name__ for t in (query, key, value) if isinstance(t, torch.Tensor) and _foreign(t) and not t.is_nested]
         if foreign:
-            return _leave(f"{foreign[0]} has a say of its own in what torch's functions do", seen, *given)
+            return _leave(f"{foreign[0]} is a tensor subclass or a mode with its own __torch_function__", seen, *given)
         if torch._C._len_torch_function_stack() > 0:  # what listens to functions hears this one, and then it is called without the listener
             return torch.overrides.handle_torch_function(
                 _sdpa, (query, key, value), query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa

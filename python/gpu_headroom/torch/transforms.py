@@ -6,8 +6,8 @@ import torch.autograd.forward_ad as _forward_ad
 from .operators import gradients, no_second, remember
 
 NO_FORWARD_MODE = "gpu_headroom.torch has no forward-mode derivatives of attention"
-COMPILED = "in compiled code inside torch.func's derivatives, of which the compiler reads torch's own operators alone"
-FUNCTIONALIZED = "inside torch.func.functionalize, which knows no autograd.Function, where a gradient is asked for"
+COMPILED = "where torch.compile is around torch.func.grad, vjp or jvp, in which it supports PyTorch's own operators alone"
+FUNCTIONALIZED = "where torch.func.functionalize is asked for gradients, which it does not support of custom autograd functions"
 
 
 def is_functionalized():

@@ -18,7 +18,7 @@ def _slopes(t, dim, size, batch):
     """[heads] stays what it is where all have the same; mapped, there is a row of them for each row of the batch."""
     if t is None or (dim is None and t.dim() == 1):
         return t
-    if t.dim() == (1 if dim is None else 2):
+    if dim is not None and t.dim() == 2:
         t = _first(t, dim, size)[:, None].expand(-1, batch, -1)
         return t.flatten(0, 1)
     return _joined(t, dim, size)

@@ -20,9 +20,9 @@ void Attending::turn(Tensor heads, rope::Turn way, Context& ctx) const {
   rope::rotate(heads, rope_table, way, ctx, positions);
 }
 
-// Attention's backward can turn the gradients of q and k back itself, where it has all of them.
+// Attention's backward turns the gradients of q and k back itself where whole heads turn, and this rank has whole sequences that are not packed.
 bool Attending::turns_in_backward() const {
-  return rope_table && rope_table.shape[1] == problem.head_dim && !positions && !split && attention::turns(variant, problem);
+  return rope_table && rope_table.shape[1] == problem.head_dim && !positions && !split && attention::turns_back(variant, problem);
 }
 
 void Attending::make_o(AttentionSaved& s, Context& ctx) const {

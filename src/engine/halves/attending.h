@@ -50,7 +50,7 @@ struct Attending : InBlock {
   bool attends(const AttentionSaved& all, const AttentionSaved& have) const { return !have.o || (all.core.p && !have.core_valid); }
   void attend(Heads, const AttentionSaved& all, Context&) const;
   // From dy, through the product out, to the gradients of q, k and v; in the caller's scope. `at` makes q, k and v as they were.
-  // turned: d is of q and k as they were before they were turned, where turns_in_backward().
+  // turned: dq and dk come out already turned back; it requires turns_in_backward().
   template <class At>
   void attend_backward(Products&, const AttentionSaved& all, const Tensor& dy, const Heads& d, const At& at, Context&,
                        bool turned = false) const;

@@ -41,7 +41,7 @@ GroupedAttention::Views GroupedAttention::norm_heads(const Tensor& qkv, const Pa
   return turned;
 }
 
-// d: in: the gradients of q and k as attention saw them, or, of norms over all heads, turned back; out: of what their norms took, x.
+// d, in: the gradients that attention made; of norms over all heads already turned back. d, out: the gradients of what the norms took, x.
 void GroupedAttention::norm_backward(const Views& x, const Views& d, const ParamStore::Lease& w, Gradient into_dw, Context& ctx) const {
   const auto eps = float(decoder.norm_eps);
   const Weight q = w[WeightRole::q_norm], k = w[WeightRole::k_norm];

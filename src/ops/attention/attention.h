@@ -116,8 +116,8 @@ struct Backward {
   Saved saved;
   Extras with = {};
   Tensor dsink = {};  // FP32 [heads], overwritten; optional
-  // Optional, where turns() says so: rope's table of every position, FP32 [≥ len, head_dim]. dQ and dK are then of q and k as they were before
-  // rope::rotate, turned back before they are rounded.
+  // Optional, where turns_back() says so: rope's table, FP32 [≥ len, head_dim]; row i of q and of k is at position i. dQ and dK are then of q
+  // and k as they were before rope::rotate, turned back before they are rounded.
   Tensor turned_by = {};
 };
 
@@ -133,7 +133,7 @@ struct Variant {
   Saved (*make_saved)(const Problem&, Context&);
   void (*forward)(const Problem&, const Forward&, Context&);
   void (*backward)(const Problem&, const Backward&, Context&);
-  bool (*turns)(const Problem&) = nullptr;  // whether a backward that is served takes turned_by; null: none does
+  bool (*turns_back)(const Problem&) = nullptr;  // whether a backward that is served takes turned_by; null: none does
 };
 
 std::span<const Variant> variants();  // best first
@@ -142,7 +142,7 @@ const Variant* variant_named(std::string_view name);
 // The first row that serves both passes, or the forward alone, or an Error that quotes every refusal. `wanted`: "", a name or a family.
 const Variant& choose(const Problem&, const Device&, std::string_view wanted = "", Pass last = Pass::backward);
 
-bool turns(const Variant&, const Problem&);  // whether its backward takes turned_by
+bool turns_back(const Variant&, const Problem&);  // whether its backward takes turned_by
 
 // The checked doors: shapes, types and strides are verified here; implementations trust.
 Saved make_saved(const Variant&, const Problem&, Context&);

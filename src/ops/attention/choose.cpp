@@ -16,7 +16,7 @@ constexpr Variant table[] = {
     {"flash_decode", "flash", "CUDA from sm_80 on: up to 16 new positions against many keys; bf16 and fp16", true, decode_supports,
      nothing_saved, decode_forward, decode_backward},
     {"flash_sm90", "flash", "Hopper: TMA, wgmma, warp-specialised; bf16 and fp16", true, sm90_supports, nothing_saved, sm90_forward,
-     sm90_backward, sm90_turns},
+     sm90_backward, sm90_turns_back},
     {"flash_sm90_fp8", "flash", "Hopper: Q, K and V in E4M3 with a scale to a head, O in bf16; forward only", true, sm90_fp8_supports,
      nothing_saved, sm90_fp8_forward, no_backward},
     {"flash_sm80", "flash", "CUDA from sm_80 on: cp.async, mma.sync; bf16, fp16 and tf32", true, sm80_supports, nothing_saved, sm80_forward,
@@ -248,7 +248,8 @@ void backward(const Variant& v, const Problem& p, const Backward& t, Context& ct
     check_list("dsink", t.dsink, {p.heads}, DType::f32);
   }
   if (t.turned_by) {
-    check(turns(v, p), Code::unsupported, "attention: backward of {} does not turn the gradients of {} back", v.name, in_words(p));
+    check(turns_back(v, p), Code::unsupported,
+          "attention: {} does not take turned_by for {}: leave it out and call rope::rotate afterwards", v.name, in_words(p));
     check(t.turned_by.dtype == DType::f32 && t.turned_by.shape.rank == 2 && t.turned_by.contiguous() &&
               t.turned_by.shape[0] >= std::max(p.len_q, p.len_k) && t.turned_by.shape[1] == p.head_dim,
           Code::bad_argument, "attention: turned_by must be fp32 [positions, {}], of at least {} positions", p.head_dim,
@@ -258,7 +259,7 @@ void backward(const Variant& v, const Problem& p, const Backward& t, Context& ct
   v.backward(p, t, ctx);
 }
 
-bool turns(const Variant& v, const Problem& p) { return v.turns && v.turns(p); }
+bool turns_back(const Variant& v, const Problem& p) { return v.turns_back && v.turns_back(p); }
 
 Extras dry_extras(const Problem& p) {
   Extras with;

@@ -27,7 +27,7 @@ void decode_backward(const Problem&, const Backward&, Context&);
 Support sm90_supports(const Problem&, const Device&, Pass);
 void sm90_forward(const Problem&, const Forward&, Context&);
 void sm90_backward(const Problem&, const Backward&, Context&);
-bool sm90_turns(const Problem&);
+bool sm90_turns_back(const Problem&);
 
 Support sm90_fp8_supports(const Problem&, const Device&, Pass);  // forward alone
 void sm90_fp8_forward(const Problem&, const Forward&, Context&);

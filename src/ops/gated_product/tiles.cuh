@@ -177,7 +177,7 @@ struct Groups {
 template <int n, bool again>
 __device__ __forceinline__ void make_gradients(const Args& a, const LeftTile<tile_columns>& out, Barrier& full, Barrier& empty,
                                                Groups<n> here, int parity) {
-  static_assert(tile_rows % n == 0);
+  static_assert(tile_rows % n == 0 && (users + multipliers) * n <= tile_rows, "each worker has a group in every tile");
   struct Rows {
     uint4 gate[n], up[n];
   };

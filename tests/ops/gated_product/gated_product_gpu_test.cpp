@@ -69,8 +69,13 @@ void whole_numbers(Twin& t, std::uint64_t seed, float scale) {
 
 // Every size cuts its last tiles but the first; several need more than one round of tiles, and sums that no stage divides.
 TEST_F(GatedProductGpu, IsTheTwoOpsToTheBitWhereSumsAreExact) {
-  for (const Sizes& s :
-       {Sizes{2048, 256, 4096}, {2000, 200, 2568}, {4096, 72, 1800}, {2049, 8, 2440}, {300, 264, 17416}, {5000, 520, 1032}})
+  for (const Sizes& s : {Sizes{2048, 256, 4096},
+                         {2000, 200, 2568},
+                         {4096, 72, 1800},
+                         {2049, 8, 2440},
+                         {300, 264, 17416},
+                         {5000, 520, 1032},
+                         {9000, 8, 4104}})
     for (const bool with_again : {false, true}) {
       SCOPED_TRACE(fmt::format("{} x {} x {}, again {}", s.rows, s.terms, s.width, with_again));
       Layer one(s);

@@ -170,9 +170,9 @@ void zero(const Tensor& t, Context& ctx) {
 }  // namespace
 
 // Where each row's elements lie in one thread with their partners, and the kernel is none of those that ask for more.
-bool sm90_turns(const Problem& p) {
+bool sm90_turns_back(const Problem& p) {
   const bool whole_tile = p.head_dim == 64 || p.head_dim == 80 || p.head_dim == 96 || p.head_dim == 128;
-  return whole_tile && p.value_dim() <= p.head_dim && p.documents == 0 && p.softcap == 0 && !p.asks_by_place();
+  return whole_tile && p.len_q == p.len_k && p.value_dim() <= p.head_dim && p.documents == 0 && p.softcap == 0 && !p.asks_by_place();
 }
 
 void sm90_backward(const Problem& p, const Backward& t, Context& ctx) {
