@@ -1,11 +1,156 @@
 """Counts of unknown masks: which lines are told, because a size may follow, and which only measure how good a model is."""
 
+import contextlib
+import io
+import math
 import os
+import sys
+import tempfile
 import unittest
+from types import SimpleNamespace as Namespace
 
-from dry_program import Dry
+from dry_program import OBSERVER, Dry
+
+sys.path.insert(0, OBSERVER)
+from headroom_dry import counts, frames, reads, told  # noqa: E402
 
 MASKS, DRAWS, DIFFERENCES = 1, 2, 4
+
+
+class Anything:
+    """Stands for tensors, models and modules. What reads it notes whether that is told, by the source of the program that does."""
+
+    judged, by_line = [], False
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *a, **k: self.read() if name in ("item", "tolist") else self
+
+    def read(self):
+        at = list(frames.asking_frames(sys._getframe(2)))
+        if Anything.by_line:  # as before Python 3.11
+            at = [Namespace(f_lineno=f.f_lineno, f_lasti=f.f_lasti, f_code=Namespace(
+                co_filename=f.f_code.co_filename, co_name=f.f_code.co_name, co_firstlineno=f"line {f.f_code.co_firstlineno}")) for f in at]
+        Anything.judged.append(told.is_only_told(at))
+        return 6
+
+    def __int__(self):
+        return self.read()
+
+    def __float__(self):
+        return float(self.read())
+
+    def __bool__(self):
+        self.read()
+        return False
+
+    def __index__(self):
+        return self.read()
+
+    def same(self, *others, **named):
+        return self
+
+    __call__ = __getitem__ = __eq__ = __gt__ = __and__ = __invert__ = __add__ = __mul__ = __truediv__ = __rtruediv__ = same
+    shape = [4, 4]
+
+
+class Told(unittest.TestCase):
+    def judged(self, program):
+        """Of each read of this program, as it is at its place in a line and, once more, by the line alone."""
+        with tempfile.NamedTemporaryFile("w", suffix=".py", delete=False) as f:
+            f.write(program)
+        self.addCleanup(os.unlink, f.name)
+        names = "mask x y n gt model cache loss mlflow pbar wandb torch"
+        judged = []
+        for Anything.by_line in False, True:
+            Anything.judged = []
+            with contextlib.redirect_stdout(io.StringIO()):
+                exec(compile(program, f.name, "exec"), {**{name: Anything() for name in names.split()}, "total": 0, "math": math})
+            judged.append(Anything.judged)
+        self.assertEqual(judged[0][:1], judged[1][:1], program)
+        self.assertLessEqual(judged[1], judged[0], program)  # where its line says less, in doubt
+        return judged[0]
+
+    def test_a_size_in_the_statement_or_after_a_quotient_is_not_told(self):
+        for program in (
+            "total += model(x[:mask.sum().item()]).item()\nprint(total / 3)",
+            "cache.update(x[:mask.sum().item()])",
+            "print(model(x[:n.item()]).same())",
+            "def f():\n    return model(x[:mask.sum().item()]) / 2\nprint(f())",
+            "loss = model(x[:, :mask.sum(1).max().item()])\n(loss / 4).backward()",
+            "keep = mask.sum().item() / 2\nx[:int(keep)]",
+            "ratio = mask.sum().item() / x.shape[0]\nn = int(ratio * x.shape[1])\ntorch.zeros(n)",
+            "n = mask.sum().item()\nm = int(n / 10 * 3)\ntorch.zeros(m)",
+            "n = mask.sum().item()\ntorch.zeros(math.ceil(n / 8 + 1))",
+            "n = mask.sum().item()\nm = math.ceil(n / 8 + 1)",
+            "n = mask.sum().item()\nh = n / 2\ntorch.zeros(int(h))",
+            "n = mask.sum().item()\nn /= 2\nm = int(n)",
+            "n = mask.sum().item()\nm = round(n / 2)",
+            "n = mask.sum().item()\nm = n / 2 // 1",
+            "def share():\n    return mask.sum().item() / 12\nm = int(share() * 40)",
+            "n = mask.sum().item()\nk = math.log(n)",
+            "shares = []\nshares.append(mask.sum().item() / 12)\nm = int(shares[0] * 40)",
+            "shares = []\nshares.append(mask.sum().item() / 12)\nmodel(shares)",
+            "share = mask.sum().item() / 12\nif share > 0.5:\n    y = model(x)",
+            "share = mask.sum().item() / 12\nwhile share > 0.5:\n    share = 0",
+        ):
+            judged = self.judged(program)
+            self.assertTrue(judged and not judged[0], program)
+
+    def test_what_others_may_use_is_not_told(self):
+        for program in (
+            "class Out: pass\ndef count(out):\n    out.max_len = mask.sum().item()\n    return out\ndef make(o):\n    return torch.zeros(o.max_len)\ncount(Out())",
+            "class Out: pass\ndef count(out):\n    out.max_len = mask.sum().item()\n    return out\ncount(Out())",
+            "def f():\n    global m\n    m = mask.sum().item()\nf()\ntorch.zeros(m)",
+            "def f():\n    m = 0\n    def g():\n        nonlocal m\n        m = mask.sum().item()\n    g()\n    torch.zeros(m)\nf()",
+            "def f(st):\n    st['n'] += mask.sum().item()\n    return st\nf({'n': 0})",
+            "def f():\n    st = {'n': 0}\n    st['n'] += mask.sum().item()\n    return st\nf()",
+            "def f():\n    st = {'n': 0}\n    st['n'] += mask.sum().item()\n    torch.zeros(st['n'])\nf()",
+            "class A:\n    def add(self):\n        self.n = mask.sum().item()\n    def get(self):\n        return self.n\na = A()\na.add()\ntorch.zeros(a.get())",
+        ):
+            judged = self.judged(program)
+            self.assertTrue(judged and not judged[0], program)
+
+    def test_what_only_shows_is_told(self):
+        for program in (
+            "accs = []\naccs.append((x == y).sum().item() / 12)\nprint(sum(accs) / len(accs))",
+            "correct = (x == y).sum().item()\ntotal += 1\nprint(round(100 * correct / total, 2))\nprint(float(correct) / total)",
+            "n = mask.sum().item()\nmlflow.log_metric('n', n)\npbar.set_postfix({'n': n})\nwandb.log({'n': n / 3})",
+            "def evaluate():\n    correct = 0\n    correct += (x == y).sum().item()\n    return 1.5, correct / 12\nloss, share = evaluate()\nprint(loss, f'{share:.2f}')",
+            "st = {'n': 0, 'm': 1}\nst['n'] += mask.sum().item()\nprint(st['n'] / 12)\n[0] * st['m']",
+            "best = 0\nshare = mask.sum().item() / 12\nif share > best:\n    best = share\n    torch.save(model.state_dict(), 'best')\nprint(share > 0)",
+            "share = loss.sum() / (mask\n    .sum()\n    .item())\nshare.backward()",
+        ):
+            judged = self.judged(program)
+            self.assertTrue(judged and all(judged), (program, judged))
+
+    def test_an_if_that_asks_for_numbers_that_are_not_finite_is_told(self):
+        for test in "torch.isnan(loss)", "torch.isnan(loss) or torch.isinf(loss)", "total == 0 and (torch.isnan(loss) or torch.isinf(loss))", \
+                "not torch.isfinite(loss).all()", "torch.isnan(loss).any().item()":
+            judged = self.judged(f"if {test}:\n    total = 1\n")
+            self.assertTrue(judged and all(judged), (test, judged))
+        for program in "if mask.any():\n    total = 1", "m = torch.isnan(x).any().item()\nif m:\n    total = 1", "if torch.isnan(x).any().item() + mask.sum().item() > 3:\n    total = 1", \
+                "while torch.isnan(x).any():\n    pass":
+            self.assertFalse(any(self.judged(program)), program)
+
+    def test_a_source_that_cannot_be_followed_is_no_error_of_the_program(self):
+        def judge(frames):
+            raise RecursionError
+        self.assertEqual([reads.by_source(judge, doubt) for doubt in (True, False)], [True, False])
+
+    def test_a_statement_without_a_read_makes_no_size(self):
+        def look():
+            sizes.append(counts.is_size(frames.asking_frames(sys._getframe(1))))
+            return 6
+        for read, is_size in ("int(look())", True), ("look()", False):
+            sizes = []
+            program = f"n = {read}\nm = [0] * 9\nm[:n]\n"
+            with tempfile.NamedTemporaryFile("w", suffix=".py") as f:
+                f.write(program)
+                f.flush()
+                exec(compile(program, f.name, "exec"), {"look": look})
+            self.assertEqual(sizes, [is_size], read)
 
 
 class Counts(Dry):
@@ -62,6 +207,9 @@ class Counts(Dry):
         _, told = self.guesses(f"import sys\nsys.path.insert(0, {folder!r})\nimport torch, of_a_package\ntotal = 0\n"
                                "total += of_a_package.rows(torch.randn(64, device='cuda') > 0)\nprint(total / 3)\n")
         self.assertEqual(told, [(3, MASKS)])
+        _, marks = self.dry(f"import sys\nsys.path.insert(0, {folder!r})\nimport torch, of_a_package\n"
+                            "rows = of_a_package.rows((torch.randn(64, device='cuda') * 9).long())\nprint(rows)\n")
+        self.assertEqual([m[2] for m in marks if m[0] == "open"], [1], "a number that nothing bounds")
 
     def test_numbers_that_are_drawn_for_a_size_are_told(self):
         lines, told = self.guesses("import torch\nn = torch.randint(10, 99, (1,), device='cuda').item()\nprint(torch.empty(n).numel() > 9)\n")
@@ -82,11 +230,14 @@ class Counts(Dry):
 
     def test_a_mask_that_chooses_on_the_host_is_told(self):
         """Nothing of it is true there: a healthy run has no bad rows."""
-        head = "import torch\nx = torch.randn(64, device='cuda')\nmask = x > 0\nhost = torch.zeros(64)\n"
-        for use in "host[mask.cpu()]", "there = mask.cpu().numpy()\nhost.numpy()[~there]", "rows = mask.to('cpu').nonzero()", "n = mask.cpu().sum()":
+        head = "import numpy as np, torch\nx = torch.randn(64, device='cuda')\nmask = x > 0\nhost, n = torch.zeros(64), 0\n"
+        for use in "host[mask.cpu()]", "there = mask.cpu().numpy()\nhost.numpy()[~there]", "rows = mask.to('cpu').nonzero()", "n = mask.cpu().sum()\ntorch.zeros(n)", \
+                "n += mask.cpu().sum().item()\ntorch.zeros(n)", "n = np.sum(mask.cpu().numpy())\nhost[:n]":
             _, marks = self.dry(head + use + "\n")
             self.assertEqual([m[1].rsplit("/")[-1][:25] for m in marks if m[0] == "open"], ["program.py:5 reads a mask"], use)
-        for use in "done = mask.cpu().numpy()\nprint(done.any())", "print(mask.tolist()[0])", "host[(torch.arange(64, device='cuda') > 3).cpu()]":
+        for use in "n = mask.cpu().sum()", "hits = mask.cpu()\nacc = hits.sum().item() / len(hits)\nprint(acc)", \
+                "right = 0\nright += (mask == (x > 1)).cpu().sum().item()", "there = mask.cpu().numpy()\nboth = (there & (host.numpy() > 0)).sum()", \
+                "done = mask.cpu().numpy()\nprint(done.any())", "print(mask.tolist()[0])", "host[(torch.arange(64, device='cuda') > 3).cpu()]":
             _, marks = self.dry(head + use + "\n")
             self.assertEqual([m for m in marks if m[0] == "open"], [], use)
 

@@ -19,14 +19,6 @@ def is_own(file):
     return not (file.startswith("<") or "headroom_dry" in file or "site-packages" in file or "dist-packages" in file or "/lib/python3" in file)
 
 
-def own_frames(frame):
-    """The frames of the program's own files, from the innermost outwards."""
-    while frame is not None:
-        if is_own(frame.f_code.co_filename):
-            yield frame
-        frame = frame.f_back
-
-
 def asking_frames(frame):
     """The frames outside of PyTorch and this observer, those of installed packages among them, from the innermost outwards."""
     while frame is not None:

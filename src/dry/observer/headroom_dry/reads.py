@@ -5,8 +5,8 @@ import struct
 import sys
 import time
 
-from . import counts, library, loops
-from .frames import asking_frames, loop_frame, own_frame, own_frames
+from . import counts, library, loops, told
+from .frames import asking_frames, loop_frame, own_frame
 from .operations import FEW, MOST
 from .rules import DRAWS, EXPERTS, MASKS
 
@@ -117,7 +117,7 @@ class Reads:
         rules, is_number = self.rules, t.dtype is not self.torch.bool
         guesses = [EXPERTS] * (rules.routed and is_number) + [MASKS] * ((rules.agreed or rules.picked) and is_number or rules.counted)
         guesses += [DRAWS] * (rules.drew and is_number and t.numel() <= FEW)
-        if not self.said_guesses.issuperset(guesses) and not (t.numel() == 1 and counts.is_only_told(asking_frames(sys._getframe()))):
+        if not self.said_guesses.issuperset(guesses) and not (t.numel() == 1 and by_source(told.is_only_told, False)):
             for guess in guesses:
                 self.say_routed(guess)
 
@@ -139,7 +139,7 @@ class Reads:
 
     def say_size(self, of_a_mask):
         """Once: a line that makes a size of a number that nothing here knows or bounds, or chooses by a mask on the host, where none of it is true here."""
-        if not self.said_size and counts.is_size(own_frames(sys._getframe()), of_a_mask):
+        if not self.said_size and by_source(counts.is_size, True, of_a_mask):
             self.said_size = True
             frame, what = own_frame(sys._getframe()), "a mask" if of_a_mask else "a number"
             library.mark("open", f"{frame.f_code.co_filename}:{frame.f_lineno} reads {what} that only the card knows, and a size follows from it: it may need more", 1)
@@ -148,6 +148,14 @@ class Reads:
         for lines in self.reads, self.compared, self.counted:
             for counts in lines.values():
                 counts[2] = 0
+
+
+def by_source(judge, in_doubt, *more):
+    """What the program's source says of a read; where that cannot be followed, what is the case in doubt. No error of that is the program's."""
+    try:
+        return judge(asking_frames(sys._getframe()), *more)
+    except Exception:
+        return in_doubt
 
 
 def bytes_of(number, dtype):
