@@ -119,6 +119,8 @@ TEST_F(Forecast, SeveralGuessesAreSaidAndRunTogether) {
   EXPECT_EQ(said.out.find("drawn"), std::string::npos) << said.out;
   const auto high = [&](const char* words) { return json("--device h100", words, 0)["uncertain"]["high_bytes"].get<std::int64_t>(); };
   EXPECT_EQ(high("batch=8 routed masked both bounded varied"), high("batch=8 routed masked bounded") + 8 * 32 * mib);
+  const Ended failed = run(line("--device h100", "batch=8 routed masked both bounded some"));  // its experts' run is lost with the mask's
+  EXPECT_TRUE(failed.out.starts_with("Fits as far as is known")) << failed.out;
 }
 
 TEST_F(Forecast, ValuesThatMayDifferAreRunOnceMore) {

@@ -334,6 +334,18 @@ def _can_be_read(numbers: torch.Tensor) -> bool:
     return directly(numbers, numbers, numbers) and not (numbers.is_cuda and torch.cuda.is_current_stream_capturing())
 
 
+def _check_new(
+    where: str, k: Optional[torch.Tensor], v: Optional[torch.Tensor], rotary_cos: Optional[torch.Tensor], rotary_sin: Optional[torch.Tensor],
+    lengths: Union[None, int, torch.Tensor],
+) -> None:  # fmt: skip
+    if (k is None) != (v is None):
+        raise ValueError(f"gpu_headroom.torch.{where}: k and v are given together, or neither")
+    if (rotary_cos is None) != (rotary_sin is None) or (rotary_cos is not None and k is None):
+        raise ValueError(f"gpu_headroom.torch.{where}: rotary_cos, rotary_sin, k and v are given together")
+    if k is not None and lengths is None:
+        raise ValueError(f"gpu_headroom.torch.{where}: k and v need cache_seqlens, where they are written")
+
+
 def _check_room(where: str, lengths: Union[None, int, torch.Tensor], new: int, room: int, paged: bool) -> None:
     if lengths is None:
         return
@@ -404,10 +416,7 @@ def flash_attn_with_kvcache(
     Without gradients, as flash-attn's: what autograd keeps would grow with every new position.
     """
     name = "flash_attn_with_kvcache"
-    if (k is None) != (v is None):
-        raise ValueError(f"gpu_headroom.torch.flash_attn.{name}: k and v are given together, or neither")
-    if (rotary_cos is None) != (rotary_sin is None) or (rotary_cos is not None and k is None):
-        raise ValueError(f"gpu_headroom.torch.flash_attn.{name}: rotary_cos, rotary_sin, k and v are given together")
+    _check_new(f"flash_attn.{name}", k, v, rotary_cos, rotary_sin, cache_seqlens)
     if cache_leftpad is not None and block_table is not None:
         raise NotImplementedError(f"gpu_headroom.torch.flash_attn.{name}: cache_leftpad is not served with block_table: leave it out")
     window = _window(causal, window_size)
@@ -418,9 +427,7 @@ def flash_attn_with_kvcache(
     if rotary_cos is not None and rotary_cos.shape[0] < room:
         raise ValueError(f"gpu_headroom.torch.flash_attn.{name}: rotary_cos has {rotary_cos.shape[0]} positions, the cache has room for {room}")
     lengths = cache_seqlens
-    if k is not None and v is not None:
-        if cache_seqlens is None:
-            raise ValueError(f"gpu_headroom.torch.flash_attn.{name}: k and v need cache_seqlens, where they are written")
+    if k is not None and v is not None and cache_seqlens is not None:
         given = cache_seqlens
         before = given if isinstance(given, torch.Tensor) and given.dim() else torch.full((q.shape[0],), int(given), device=q.device)
         if rotary_cos is not None and rotary_sin is not None:

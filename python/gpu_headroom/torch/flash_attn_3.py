@@ -11,7 +11,7 @@ from typing import Any, Callable, List, Optional, Tuple, Union
 import torch
 
 from .dropped import padded
-from .flash_attn import _check_room, _turned, _window
+from .flash_attn import _check_new, _check_room, _turned, _window
 from .functions import attention, attention_varlen, attention_with_cache
 
 Tensor = Optional[torch.Tensor]
@@ -168,18 +168,13 @@ def flash_attn_with_kvcache(
     pages into order first. Without gradients, as FlashAttention's."""
     name = "flash_attn_with_kvcache"
     _refuse_qv(name, qv)
-    if (k is None) != (v is None):
-        raise ValueError(f"gpu_headroom.torch.flash_attn_3.{name}: k and v are given together, or neither")
-    if (rotary_cos is None) != (rotary_sin is None) or (rotary_cos is not None and k is None):
-        raise ValueError(f"gpu_headroom.torch.flash_attn_3.{name}: rotary_cos, rotary_sin, k and v are given together")
-    if k is not None and cache_seqlens is None:
-        raise ValueError(f"gpu_headroom.torch.flash_attn_3.{name}: k and v need cache_seqlens, where they are written")
+    where, paged = f"flash_attn_3.{name}", page_table is not None
+    _check_new(where, k, v, rotary_cos, rotary_sin, cache_seqlens)
     if cu_seqlens_q is not None and max_seqlen_q is None:
-        raise ValueError(f"gpu_headroom.torch.flash_attn_3.{name}: cu_seqlens_q needs max_seqlen_q")
+        raise ValueError(f"gpu_headroom.torch.{where}: cu_seqlens_q needs max_seqlen_q")
     batch = q.shape[0] if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
     room = k_cache.shape[1] * (1 if page_table is None else page_table.shape[1])
     most_new = 0 if k is None or cu_seqlens_k_new is not None else k.shape[1]
-    where, paged = f"flash_attn_3.{name}", page_table is not None
     _check_room(where, cache_seqlens, most_new, room, paged)
     if paged and rotary_cos is not None and rotary_cos.shape[0] < room:
         raise ValueError(f"gpu_headroom.torch.{where}: rotary_cos has {rotary_cos.shape[0]} positions, the pages of a sequence have room for {room}")

@@ -225,7 +225,7 @@ void add_runs(Told& t, const DryRunAsked& as_it_ran, const char* variable, std::
 // all, has no such end, and keeps its others. Of values that all differ, the other run has all the same.
 void add_routing(Told& t, const DryRunAsked& as_it_ran, const Host& host) {
   constexpr std::array values{"random", "balanced", "worst", "nearly"};
-  const bool counts = std::ranges::any_of(
+  const bool counts = std::ranges::all_of(  // with experts too, the first other run has as many tokens to each
       t.routing, [](const Routing& one) { return one.guessed == Guessed::masks || one.guessed == Guessed::differences; });
   std::vector<Another> others;
   for (std::size_t i = 1; i < values.size(); ++i)

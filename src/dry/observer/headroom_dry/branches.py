@@ -37,13 +37,13 @@ def _listed(branch):
     return branch if isinstance(branch, list) else [branch]
 
 
-def _name(call):
-    """The last word of what is called."""
+def name_of(call):
+    """The last word of what is called; empty: this is no call, or of nothing that has a name."""
     return getattr(call.func, "attr", None) or getattr(call.func, "id", "") if isinstance(call, ast.Call) else ""
 
 
 def _complains(branch, function_of):
-    if any(isinstance(n, (ast.Raise, ast.Assert)) or _ends(_name(n)) for s in branch for n in ast.walk(s)):
+    if any(isinstance(n, (ast.Raise, ast.Assert)) or _ends(name_of(n)) for s in branch for n in ast.walk(s)):
         return True
     return any(_raises(function_of(s.value)) for s in branch if _is_bare_call(s))
 
@@ -58,7 +58,7 @@ def _raises(function):
     if function is None:
         return False
     last = function.body[-1]
-    return isinstance(last, ast.Raise) or _is_bare_call(last) and (_name(last.value) in ENDING or "raise" in _name(last.value))
+    return isinstance(last, ast.Raise) or _is_bare_call(last) and (name_of(last.value) in ENDING or "raise" in name_of(last.value))
 
 
 def _only_speaks(function):
@@ -68,8 +68,8 @@ def _only_speaks(function):
     nodes = [n for s in function.body for n in ast.walk(s)]
     works = any(isinstance(n, (ast.Subscript, ast.Attribute)) and isinstance(n.ctx, ast.Store)
                 or isinstance(n, ast.Return) and not isinstance(n.value, (ast.Constant, type(None)))
-                or _is_bare_call(n) and not _spoken(n) or _name(n).endswith("_") for n in nodes)
-    return not works and any(_name(n) in SPEAKING for n in nodes)
+                or _is_bare_call(n) and not _spoken(n) or name_of(n).endswith("_") for n in nodes)
+    return not works and any(name_of(n) in SPEAKING for n in nodes)
 
 
 def _ends(name):
@@ -79,12 +79,12 @@ def _ends(name):
 
 def _spoken(s):
     """A statement that only prints or logs."""
-    return isinstance(s, ast.Expr) and _name(s.value) in SPEAKING
+    return isinstance(s, ast.Expr) and name_of(s.value) in SPEAKING
 
 
 def _only_says_so(rest):
     """Whether what comes after `if not bad.any(): return` says that something is wrong: it raises, or speaks and returns a constant."""
-    if any(isinstance(s, ast.Raise) or isinstance(s, ast.Expr) and _ends(_name(s.value)) for s in rest):
+    if any(isinstance(s, ast.Raise) or isinstance(s, ast.Expr) and _ends(name_of(s.value)) for s in rest):
         return True
     left = [s for s in rest if not _spoken(s)]
     return bool(rest) and all(isinstance(s, ast.Return) and (s.value is None or isinstance(s.value, ast.Constant)) for s in left)

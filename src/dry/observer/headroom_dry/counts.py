@@ -2,6 +2,7 @@
 import ast
 import functools
 
+from .branches import name_of
 from .loops import FUNCTIONS, nodes_of
 
 WHOLE = "int round ceil floor range sum count_nonzero item".split()  # what they give may be a size again
@@ -31,11 +32,11 @@ def _is_size_at(file, line, of_a_mask, reads_itself):
         return False
     statement = held[-1]
     reads = [n for n in ast.walk(statement) if isinstance(n, ast.Call) and n.lineno <= line <= (n.end_lineno or n.lineno)
-             and _name(n) in READING]
+             and name_of(n) in READING]
     if reads_itself and not reads:
         return False
     parents = {id(child): n for n in ast.walk(statement) for child in ast.iter_child_nodes(n)}
-    if any(_name(n) == "one_hot" and len(n.args) < 2 and not n.keywords or _becomes_size(n, parents, of_a_mask) for n in reads):
+    if any(name_of(n) == "one_hot" and len(n.args) < 2 and not n.keywords or _becomes_size(n, parents, of_a_mask) for n in reads):
         return True
     if isinstance(statement, ast.Return):
         return None
@@ -61,14 +62,14 @@ def _becomes_size(node, parents, of_a_mask):
     child, parent = node, parents.get(id(node))
     while parent is not None and not isinstance(parent, ast.stmt):
         if of_a_mask and (isinstance(parent, ast.Subscript) and child is parent.slice or getattr(parent, "attr", "") in CHOOSING
-                          or child is not getattr(parent, "func", child) and _name_or_none(parent) in CHOOSING):
+                          or child is not getattr(parent, "func", child) and name_of(parent) in CHOOSING):
             return True
         if isinstance(parent, ast.Slice) or isinstance(parent, ast.keyword) and parent.arg in SIZE_WORDS:
             return True
         if isinstance(parent, ast.Call) and child is not parent.func:
-            if _name(parent) in SIZES:
+            if name_of(parent) in SIZES:
                 return True
-            if _name(parent) not in WHOLE + ["max", "min", "tuple", "list", "Size"]:
+            if name_of(parent) not in WHOLE + ["max", "min", "tuple", "list", "Size"]:
                 return False
         if isinstance(parent, (ast.Compare, ast.FormattedValue)):
             return False
@@ -79,7 +80,7 @@ def _becomes_size(node, parents, of_a_mask):
 def _assigned(node, parents):
     """The variable to which arithmetic with this one is assigned or added."""
     parent = parents.get(id(node))
-    while isinstance(parent, (ast.BinOp, ast.Call, ast.Attribute)) and _name_or_none(parent) != "len":
+    while isinstance(parent, (ast.BinOp, ast.Call, ast.Attribute)) and name_of(parent) != "len":
         parent = parents.get(id(parent))
     targets = _targets(parent)
     return {_same(targets[0])} if len(targets) == 1 else set()
@@ -87,14 +88,6 @@ def _assigned(node, parents):
 
 def _targets(statement):
     return statement.targets if isinstance(statement, ast.Assign) else [statement.target] if isinstance(statement, ast.AugAssign) else []
-
-
-def _name(call):
-    return getattr(call.func, "attr", None) or getattr(call.func, "id", "")
-
-
-def _name_or_none(node):
-    return _name(node) if isinstance(node, ast.Call) else None
 
 
 def _same(node):

@@ -3,7 +3,7 @@ import ast
 import functools
 import itertools
 
-from .branches import SPEAKING
+from .branches import SPEAKING, name_of
 from .loops import FUNCTIONS, nodes_of
 
 SHOWING = SPEAKING + """format join write log_metric log_metrics log_dict set_postfix set_postfix_str set_description set_description_str add_scalar
@@ -52,7 +52,7 @@ def _told_at(frame, state, inner):
 
 
 def _is_read(node):
-    return isinstance(node, (ast.FormattedValue, ast.JoinedStr)) or isinstance(node, ast.Call) and (_name(node) in PASSING or _shows(node))
+    return isinstance(node, (ast.FormattedValue, ast.JoinedStr)) or isinstance(node, ast.Call) and (name_of(node) in PASSING or _shows(node))
 
 
 def _asking(frame, nodes, inner):
@@ -68,16 +68,12 @@ def _asking(frame, nodes, inner):
     there = [n for n in ast.walk(held[-1]) if getattr(n, "lineno", 0) <= line <= getattr(n, "end_lineno", 0)] if held else []
     if any(isinstance(n, ast.Call) for s in there if isinstance(s, ast.Slice) for n in ast.walk(s)):
         return []
-    calls = [n for n in there if isinstance(n, ast.Call) and _name(n) in ([inner] if inner else PASSING)]
+    calls = [n for n in there if isinstance(n, ast.Call) and name_of(n) in ([inner] if inner else PASSING)]
     return calls or [s.test for s in held[-1:] if isinstance(s, (ast.If, ast.Assert))]
 
 
-def _name(call):
-    return getattr(call.func, "attr", None) or getattr(call.func, "id", "")
-
-
 def _shows(call):
-    name, of = _name(call), getattr(call.func, "value", None)
+    name, of = name_of(call), getattr(call.func, "value", None)
     owner = (getattr(of, "attr", None) or getattr(of, "id", "")).lower()
     if name == "update":
         return any(word in owner for word in METERS)
@@ -87,11 +83,11 @@ def _shows(call):
 def _asks_if_finite(node, parents):
     """Whether an `if` or an `assert` asks nothing by this but whether numbers are finite."""
     parent = parents.get(id(node))
-    while isinstance(parent, (ast.BoolOp, ast.UnaryOp)) or isinstance(parent, ast.Call) and _name(parent) in ("any", "all", "bool"):
+    while isinstance(parent, (ast.BoolOp, ast.UnaryOp)) or isinstance(parent, ast.Call) and name_of(parent) in ("any", "all", "bool"):
         parent = parents.get(id(parent))
     if not isinstance(parent, (ast.If, ast.Assert)):
         return False
-    calls = [_name(n) for n in ast.walk(node) if isinstance(n, ast.Call)]
+    calls = [name_of(n) for n in ast.walk(node) if isinstance(n, ast.Call)]
     return any(c in FINITE for c in calls) and all(c in FINITE + ["any", "all", "bool", "item"] for c in calls)
 
 
@@ -156,7 +152,7 @@ def _ends(node, state, parents):
             call = parents.get(id(parent)) if isinstance(parent, ast.Attribute) else parent
             if not isinstance(call, ast.Call) or isinstance(parent, ast.Attribute) and call.func is not parent or child is call.func:
                 return None
-            name = _name(call)
+            name = name_of(call)
             if call is parent and (_shows(call) or name == "len") or call is not parent and name == "backward":
                 return []
             if call is not parent and name == "append":
@@ -194,7 +190,7 @@ def _ends(node, state, parents):
 def _only_keeps(branch):
     """Whether an `if`, as of the best model so far, only sets variables to what is there, saves and shows."""
     inside = [n for s in branch.body + branch.orelse for n in ast.walk(s)]
-    return all(_name(n) in KEEPING or _shows(n) for n in inside if isinstance(n, ast.Call)) and not any(
+    return all(name_of(n) in KEEPING or _shows(n) for n in inside if isinstance(n, ast.Call)) and not any(
         isinstance(n, (ast.Return, ast.Break, ast.Continue, ast.For, ast.While, ast.BinOp)) and not _counts(n) for n in inside)
 
 
@@ -205,7 +201,7 @@ def _counts(node):
 def _uses(target, state, nodes, parents):
     """Each use of a variable in its function, of an attribute in its file, or each call of a function there. None: it may be used elsewhere."""
     if isinstance(target, FUNCTIONS):
-        uses = [n for n in nodes if isinstance(n, ast.Call) and _name(n) == getattr(target, "name", None)]
+        uses = [n for n in nodes if isinstance(n, ast.Call) and name_of(n) == getattr(target, "name", None)]
         return [(n, state) for n in uses] or None
     base = target.value if isinstance(target, ast.Subscript) else target
     if isinstance(base, ast.Attribute):
