@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import sys
 import unittest
 
 from torch_cases import DEVICES, Base, tensors, torch
@@ -330,6 +331,22 @@ class OperatorTest(Base):
         q, tables = torch.randn(n, 2, 4, 3, 16, device=device), torch.stack([table, table.flip(0), table + 0])
         call = lambda q, table: ht.attention_with_cache(q, pages, pages + 1, 13, table)  # noqa: E731
         self.near(vmap(call)(q, tables), torch.stack([call(*one) for one in zip(q, tables)]), torch.float32)
+
+    def test_flops_are_counted(self):
+        code = (
+            "import torch, torch.nn.functional as F, gpu_headroom.torch as ht\n"
+            "from torch.utils.flop_counter import FlopCounterMode, flop_registry\n"
+            "q, k = (torch.randn(2, 4, n, 16, requires_grad=True) for n in (8, 12))\n"
+            "with FlopCounterMode(display=False) as counted, ht.replace_sdpa():\n"
+            "    F.scaled_dot_product_attention(q, k, k[..., :8]).sum().backward()\n"
+            "    ht.attention(q.transpose(1, 2), k.transpose(1, 2), k.transpose(1, 2), layout='blhd')\n"
+            "products = 2 * 2 * 4 * 8 * 12\n"
+            "assert counted.get_total_flops() == products * (16 * 4 + 8 * 3 + 16 * 2), counted.get_total_flops()\n"
+        )
+        import subprocess
+
+        for before in ("", "import torch.utils.flop_counter\n"):
+            subprocess.run([sys.executable, "-c", before + code], check=True)
 
     def test_fake_tensors(self):
         from torch._subclasses.fake_tensor import FakeTensorMode

@@ -436,6 +436,19 @@ class AttentionTest(Base):
         self.assertIn("flash: chosen", ht.explain(q, k, v, dropout_p=0.5))
         self.assertIn("left to torch: dropout_p", ht.explain(q, k, v, dropout_p=1.0))
 
+    def test_a_tensor_that_was_changed_is_not_read_again(self):
+        for changed in ("q", "k", "v", "o"):
+            given = {name: x.detach() for name, x in zip("qkv", (t.transpose(1, 2) for t in tensors(heads=2, seed=5, grad=False)))}
+            r = hr.attention_forward(*given.values())
+            d_o = torch.ones_like(r.o)
+            r.backward(d_o)
+            ({**given, "o": r.o}[changed]).mul_(2)
+            with self.assertRaisesRegex(ValueError, f"{changed} was changed after forward"):
+                r.backward(d_o)
+        with torch.inference_mode():  # has no count of changes
+            q, k, v = (t.transpose(1, 2) for t in tensors(heads=2, seed=5, grad=False))
+            hr.attention_forward(q.clone(), k.clone(), v.clone()).backward(torch.ones_like(q))
+
     def test_arrays_of_torch(self):
         q, k, v = (x.transpose(1, 2) for x in tensors(dtype=torch.bfloat16, grad=False))
         self.assertIn("flash: chosen", hr.explain(q, k, v))
