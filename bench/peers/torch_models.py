@@ -20,7 +20,7 @@ import transformers
 from gpu_headroom.torch import sdpa
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tests", "python"))
-from models_test import InDouble, apart, made, step  # noqa: E402
+from model_cases import InDouble, apart, made, step  # noqa: E402
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 LIMIT = 1.5
