@@ -78,9 +78,16 @@ class GenerationTest(Base):
             compiled = transformers.CompileConfig(fullgraph=True, dynamic=False, backend="eager")
             compiled._compile_all_devices = True
             torch._dynamo.reset()
+            try:
+                want = eager.generate(**asked, cache_implementation="static", compile_config=compiled)
+            except torch._dynamo.exc.Unsupported as refused:  # XGLM of transformers 5.17 chooses by a tensor's value
+                with self.subTest(model=name):
+                    self.skipTest(f"cannot be compiled with eager attention either: {str(refused).splitlines()[0]}")
+                continue
+            torch._dynamo.reset()
             with self.subTest(model=name, masked=masked), torch._dynamo.config.patch(error_on_recompile=True), ht.replace_sdpa() as seen:
                 got = ours.generate(**asked, cache_implementation="static", compile_config=compiled)
-                self.assertTrue(torch.equal(got, eager.generate(**asked)))
+                self.assertTrue(torch.equal(got, want))
                 self.assertEqual(seen.compiled, 1 if served else 0, seen.explain())
         torch._dynamo.reset()
 
