@@ -93,5 +93,56 @@ TEST_F(ModelProgram, WordsOfOtherProgramsAreTakenOrAnswered) {
   }
 }
 
+TEST_F(ModelProgram, AnAmountOfMemoryIsTakenAsPeopleWriteIt) {
+  const std::string plan = "plan --model small --device h100 --most 1 --format json ";
+  const auto bytes = [&](const std::string& said) {
+    const Ended e = run(plan + said);
+    return e.code == 0 ? Json::parse(e.out)["memory_bytes"].get<std::uint64_t>() : 0;
+  };
+  for (const char* said : {"--memory 24 GiB", "--memory '24 GiB'", "--memory 24gib", "--memory=24 gib", "--memory 24Gi --len 512"})
+    EXPECT_EQ(bytes(said), 24ull << 30) << said;
+  EXPECT_EQ(bytes("--memory 24 gb"), 24'000'000'000u);
+  refused(plan + "--memory 24G", 2, "'24G' is 24 GiB to some and 24 GB to others");
+  refused(plan + "--gpus 3 GiB", 2, "'GiB' is not the value of any option");
+  refused("memory model --memory 1 pound", 2, "'pound'");
+  const Ended model = run("memory model --model small --device h100 --batch 1 --len 128 --memory 24 gb --format json");
+  EXPECT_EQ(model.code, 0) << model.err;
+  refused("forecast --memory 24 GiB -- ./no_such_program", 2, "'./no_such_program' cannot be started");
+  put("tell.sh", "echo said: $*; exit 3\n");
+  const Ended e = shell("$H forecast --memory 24 GiB -- sh tell.sh --memory 24 GiB");
+  EXPECT_NE(e.err.find("said: --memory 24 GiB"), std::string::npos) << "a program's own words stay as they are: " << e.err;
+}
+
+// Words of other programs, and this one's own of before.
+TEST_F(ModelProgram, OtherProgramsWordsFindTheirWay) {
+  const auto row = [&](const std::string& words) { return Json::parse(run(words + " --format json --db " + db_).out)["rows"][0]; };
+  const Json ours = row("memory model --model small --batch 2 --len 64 --precision bf16 --attention flash --device h100 --gpus 2"),
+             theirs =
+                 row("memory model --model small --batch-size 2 --seq-len=64 --dtype bfloat16 --variant flash --device H100 --num-gpus 2");
+  EXPECT_EQ(ours, theirs);
+  EXPECT_EQ(ours,
+            row("memory model --model_name small --batch_size=2 --max_seq_length 64 --dtype bf16 --variant flash --device h100 --gpus 2"));
+  EXPECT_EQ(ours, row("memory model --model small --per_device_train_batch_size 2 --len 64 --dtype bf16 --attention flash --device h100 "
+                      "--nproc_per_node 2"));
+  const std::string attention = "attention --device cpu --batch 1 --dim 16 --len 16 --steps 1 --warmup 0";
+  EXPECT_EQ(row(attention + " --dtype bf16 --variant plain")["dtype"], "bf16");
+  EXPECT_EQ(row(attention + " --precision bf16 --attention plain")["variant"], "plain");
+  refused("memory model --sequences 3", 2, "there is no option --sequences");
+  refused("plan --device 4900", 2, "did you mean 'rtx4090'?");
+  refused("plan --device GB200", 2, "did you mean 'b200'?");
+}
+
+// A trainer's batch is of one GPU, plan's of all.
+TEST_F(ModelProgram, PlanTakesATrainersBatchOfEachGpu) {
+  const auto plan = [&](const std::string& words) {
+    return Json::parse(run("plan --model small --len 64 --device h100 --gpus 2 --most 1 --format json " + words).out)["notes"][0];
+  };
+  EXPECT_EQ(plan("--per_device_train_batch_size 2 --gradient_accumulation_steps=4"), plan("--batch 16"));
+  EXPECT_EQ(plan("--micro-batch-size 2"), plan("--batch 4"));
+  EXPECT_NE(plan("--batch 16"), plan("--batch 4"));
+  refused("plan --batch 2 --per-device-train-batch-size 2", 2, "--batch");
+  refused("plan --gradient-accumulation-steps 2", 2, "--per-device-train-batch-size");
+}
+
 }  // namespace
 }  // namespace headroom
