@@ -1,4 +1,4 @@
-// The factors (base/efficiency.h) that fit measured steps: of the H200's that are recorded (tests/engine/expected_test.cpp), and of those that
+// The factors (base/efficiency.h) that fit measured steps: of the H200's that are recorded (tests/engine/fit_test.cpp), and of those that
 // `headroom device --efficiencies` measures.
 #pragma once
 #include <cstdint>
