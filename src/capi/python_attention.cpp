@@ -1,270 +1,18 @@
 // A call of attention by a program in Python that made the same call before: from torch's tensors to the kernel without Python's own code.
 // The package gpu_headroom checks every call that is new and keeps its form here; what is not known here it does itself. Everything
-// below runs with Python's lock held, so nothing here has a lock of its own.
+// below runs with Python's lock held, so it has no lock of its own.
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <memory>
+#include <new>
 #include <optional>
 #include <span>
-#include <unordered_map>
-#include <vector>
 
-#include "capi/dlpack.h"
-#include "capi/python.h"
-#include "headroom/headroom.h"
+#include "capi/python_forms.h"
 
 namespace headroom::capi::python {
+
 namespace {
-
-// ---- what Python gave us once ----
-
-struct Given {
-  dlpack::Exchange* exchange;
-  Ref tensor, parameter;              // the types of tensors that have no say in functions of torch
-  Ref empty_like, new_empty_strided;  // results are torch's own, so that its allocator knows of every use
-  Ref grad_is_enabled;
-  Ref ambient;  // functions whose answers must be those of the time when a form was kept: modes, transforms, threads, ...
-  Ref apply;    // of the autograd.Function whose forward and backward are below
-  Ref learn;    // (settled, d_o, q, k, v, o, lse, random): what backward needs for tensors with such strides, or None
-  Ref general;  // (settled, saved, d_o, dlse): backward in Python
-  Ref failed;   // (status): raises
-
-  Ref saved_tensors = name("saved_tensors"), save_for_backward = name("save_for_backward"), requires_grad = name("requires_grad");
-  Ref set_materialize_grads = name("set_materialize_grads"), form = name("form"), is_neg = name("is_neg");
-  Ref settled = name("settled");
-  static Ref name(const char* text) { return Ref(interpreter().PyUnicode_InternFromString(text)); }
-};
-Given* given = nullptr;
-
-// ---- tensors ----
-
-struct View {
-  std::array<std::int64_t, 8> sizes{};  // shape and strides
-  std::int32_t rank = 0;
-  dlpack::Type type{};
-  dlpack::Device device{};
-
-  bool operator==(const View&) const = default;
-};
-
-struct Read {
-  View view;
-  void* data = nullptr;
-};
-
-bool plain(Object* o) {
-  const Ref type(interpreter().PyObject_Type(o));
-  return type.get() == given->tensor.get() || type.get() == given->parameter.get();
-}
-
-// Torch's negative bit (x.conj().imag): memory holds the numbers with the other sign. Such tensors are left to Python, which makes a copy.
-bool negative(Object* tensor) {
-  const Ref answer = call_method(given->is_neg.get(), {tensor});
-  if (!answer) interpreter().PyErr_Clear();
-  return answer.get() != interpreter()._Py_FalseStruct;
-}
-
-// False, without an error, for everything that is not a plain tensor with memory of its own.
-bool read(Object* o, Read& out) {
-  if (!plain(o)) return false;
-  dlpack::Tensor t;
-  if (given->exchange->lend(o, &t) != 0) {
-    interpreter().PyErr_Clear();
-    return false;
-  }
-  if (t.rank > 4 || (!t.data && std::ranges::count(t.shape, t.shape + t.rank, 0) == 0)) return false;  // torch's zeros without memory
-  std::copy_n(t.shape, t.rank, out.view.sizes.begin());
-  std::copy_n(t.stride, t.rank, out.view.sizes.begin() + 4);
-  out.view.rank = t.rank, out.view.type = t.type, out.view.device = t.device, out.data = t.begin();
-  return true;
-}
-
-template <std::size_t n>
-bool read_all(const std::array<Object*, n>& from, std::array<Read, n>& to) {
-  for (std::size_t i = 0; i < n; ++i)
-    if (!read(from[i], to[i])) return false;
-  return true;
-}
-
-bool aligned(std::span<const Read> tensors) {  // to what kernels of a GPU load at once
-  std::uintptr_t all = 0;
-  for (const Read& t : tensors) all |= reinterpret_cast<std::uintptr_t>(t.data);
-  return all % 16 == 0;
-}
-
-// ---- results and workspace ----
-
-struct Output {
-  long long like = -1;  // which of the tensors at hand has its shape and strides: empty_like is the cheapest call that makes a tensor
-  Ref shape, stride;    // if there is none
-};
-
-// (like, shape, stride), as Python says it.
-Output output_of(Object* said) {
-  const auto& py = interpreter();
-  return {py.PyLong_AsLongLong(py.PyTuple_GetItem(said, 0)), Ref::also(py.PyTuple_GetItem(said, 1)),
-          Ref::also(py.PyTuple_GetItem(said, 2))};
-}
-
-Ref make(const Output& o, std::span<Object* const> at_hand) {
-  if (o.like >= 0) return call(given->empty_like.get(), {at_hand[std::size_t(o.like)]});
-  return call(given->new_empty_strided.get(), {at_hand[0], o.shape.get(), o.stride.get()});
-}
-
-// Where a tensor that torch has made begins; false after an error, which Python has.
-bool begins(const Ref& tensor, void*& at) {
-  dlpack::Tensor t;
-  if (!tensor || given->exchange->lend(tensor.get(), &t) != 0) return false;
-  at = t.begin();
-  return true;
-}
-
-// One pass: the C call with shapes and strides settled, NULL if these tensors are left to Python; its workspace, and a tensor of that size
-// without memory; and what Python keeps alive for it.
-struct Pass {
-  headroom_attention_call* call = nullptr;
-  std::size_t workspace = 0;
-  Ref room, owner;
-};
-
-// (call, bytes of workspace, room, owner), as Python says it.
-Pass pass_of(Object* said) {
-  const auto& py = interpreter();
-  const auto item = [&](Size i) { return py.PyTuple_GetItem(said, i); };
-  return {static_cast<headroom_attention_call*>(py.PyLong_AsVoidPtr(item(0))), std::size_t(py.PyLong_AsLongLong(item(1))),
-          Ref::also(item(2)), Ref::also(item(3))};
-}
-
-// Lent until the call returns: on a GPU torch's allocator keeps it for what the stream was given, a CPU's small ones are kept by the thread.
-class Workspace {
- public:
-  Workspace() = default;
-  Workspace(const Workspace&) = delete;
-  ~Workspace() {
-    if (lent_) lent_->deleter(lent_);
-  }
-
-  bool take(const Pass& pass, const dlpack::Device& device) {  // false after an error, which Python has
-    if (pass.workspace == 0) return true;
-    constexpr std::size_t small = 1 << 20;
-    std::int64_t size = std::int64_t(pass.workspace), step = 1;
-    if (device.type == dlpack::cpu) size += HEADROOM_ALIGNMENT;
-    if (device.type == dlpack::cpu && pass.workspace <= small) {
-      thread_local std::vector<char> kept;
-      if (kept.size() < std::size_t(size)) kept.resize(std::size_t(size));
-      data_ = kept.data();
-      return true;
-    }
-    dlpack::Tensor wanted{nullptr, device, 1, dlpack::bytes, &size, &step, 0};
-    if (given->exchange->allocate(&wanted, &lent_, nullptr, [](void*, const char*, const char*) {}) == 0) {
-      data_ = lent_->tensor.begin();
-      return true;
-    }
-    lent_ = nullptr;
-    interpreter().PyErr_Clear();
-    room_ = call(given->empty_like.get(), {pass.room.get()});  // says in torch's words why not
-    return begins(room_, data_);
-  }
-  void* data() const {
-    const auto at = reinterpret_cast<std::uintptr_t>(data_) + HEADROOM_ALIGNMENT - 1;
-    return reinterpret_cast<void*>(at / HEADROOM_ALIGNMENT * HEADROOM_ALIGNMENT);
-  }
-
- private:
-  dlpack::Managed* lent_ = nullptr;
-  Ref room_;
-  void* data_ = nullptr;
-};
-
-// ---- forms: what a call needs each time ----
-
-struct BackwardForm {
-  std::array<View, 6> of;  // d_o, q, k, v, o, lse
-  Pass pass;
-  std::array<Output, 3> gradients;  // dq, dk, dv
-};
-
-struct Form {
-  std::array<View, 3> of;  // q, k, v
-  Ref asked, answers;      // the other arguments, as the caller said them; and what Given::ambient answered
-  Pass pass;
-  Output o;
-  Ref like_lse;
-  Ref draw;  // with dropout: makes the seed and offset of a call; else None
-  std::vector<std::unique_ptr<BackwardForm>> backward;
-
-  bool drops() const { return !is_none(draw.get()); }
-
-  const dlpack::Device& device() const { return of[0].device; }
-  bool on_gpu() const { return device().type == dlpack::cuda; }
-};
-
-constexpr const char* form_name = "headroom.form";
-constexpr std::size_t most_forms = 4096, most_alike = 16;
-
-std::uint64_t hash_of(const std::array<Read, 3>& tensors) {
-  std::uint64_t h = 0;
-  const auto add = [&h](std::int64_t n) { h = (h ^ std::uint64_t(n)) * 0x9E3779B97F4A7C15u, h ^= h >> 29; };
-  for (const Read& t : tensors) {
-    for (const auto n : t.view.sizes) add(n);
-    add(t.view.type.code << 8 | t.view.type.bits), add(t.view.device.index << 8 | t.view.device.type);
-  }
-  return h;
-}
-
-struct Forms {
-  std::unordered_map<std::uint64_t, std::vector<Ref>> by_hash;  // capsules
-  std::size_t count = 0;
-};
-Forms& forms() {
-  static auto* kept = new Forms;  // never destroyed: the interpreter ends before the process does
-  return *kept;
-}
-
-Form* form_of(Object* capsule) { return static_cast<Form*>(interpreter().PyCapsule_GetPointer(capsule, form_name)); }
-
-Object* known(const std::array<Read, 3>& tensors, Object* asked) {
-  const auto found = forms().by_hash.find(hash_of(tensors));
-  if (found == forms().by_hash.end()) return nullptr;
-  for (const Ref& capsule : found->second) {
-    const Form& f = *form_of(capsule.get());
-    if (std::ranges::equal(f.of, tensors, {}, {}, &Read::view) && same(f.asked.get(), asked)) return capsule.get();
-  }
-  return nullptr;
-}
-
-Ref answers() {
-  const auto& py = interpreter();
-  const Size n = py.PyTuple_Size(given->ambient.get());
-  Ref all(py.PyTuple_New(n));
-  for (Size i = 0; all && i < n; ++i) {
-    Ref answer = call(py.PyTuple_GetItem(given->ambient.get(), i));
-    if (!answer) return {};
-    py.PyTuple_SetItem(all.get(), i, answer.give());
-  }
-  return all;
-}
-
-bool as_when_kept(const Form& f) {
-  const auto& py = interpreter();
-  for (Size i = 0, n = py.PyTuple_Size(f.answers.get()); i < n; ++i) {
-    const Ref answer = call(py.PyTuple_GetItem(given->ambient.get(), i));
-    if (!answer) py.PyErr_Clear();
-    if (!answer || !same(answer.get(), py.PyTuple_GetItem(f.answers.get(), i))) return false;
-  }
-  return true;
-}
-
-// Whether as many modes listen to operators as when the form was kept, the first thing that `ambient` asks.
-bool heard_by_as_many(const Form& f) {
-  const auto& py = interpreter();
-  const Ref answer = call(py.PyTuple_GetItem(given->ambient.get(), 0));
-  if (!answer) py.PyErr_Clear();
-  return answer && same(answer.get(), py.PyTuple_GetItem(f.answers.get(), 0));
-}
-
-// ---- both passes ----
 
 // False after an error, which Python has.
 bool run(const Form& f, const Pass& pass, std::span<void* const> pointers) {
@@ -433,7 +181,6 @@ Object* backward(Object*, Object* const* arguments, Size count) {
 
 // keep(q, k, v, asked, pass, o, like_lse, draw): attend() serves such calls from now on.
 Object* keep(Object*, Object* const* arguments, Size) {
-  const auto& py = interpreter();
   const std::array<Object*, 3> qkv{arguments[0], arguments[1], arguments[2]};
   std::array<Read, 3> at;
   if (!read_all(qkv, at)) return none().give();
@@ -446,16 +193,7 @@ Object* keep(Object*, Object* const* arguments, Size) {
   f->draw = Ref::also(arguments[7]);
   f->answers = answers();
   if (!f->answers) return nullptr;
-  Ref capsule(py.PyCapsule_New(f.get(), form_name, [](Object* c) { delete form_of(c); }));
-  if (!capsule) return nullptr;
-  f.release();
-  Forms cleared;  // ends at the brace: what Python does then may come back to here
-  if (forms().count >= most_forms) std::swap(cleared, forms());
-  auto& alike = forms().by_hash[hash_of(at)];
-  if (alike.size() >= most_alike) return none().give();  // a scale that is another one in each call, say
-  alike.push_back(std::move(capsule));
-  ++forms().count;
-  return none().give();
+  return keep_form(at, std::move(f)) ? none().give() : nullptr;
 }
 
 // set_up(exchange, Tensor, Parameter, empty_like, new_empty_strided, is_grad_enabled, ambient, apply, learn, general, failed), once.
