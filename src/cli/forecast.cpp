@@ -7,6 +7,7 @@
 #include "cli/model_options.h"
 #include "cli/outcome.h"
 #include "studies/forecast/forecast.h"
+#include "studies/launch.h"
 
 namespace headroom::cli {
 
@@ -38,6 +39,7 @@ RunCommand forecast(CLI::App& app, Common& common) {
   common.machine = Machine::a_gpu;
   return [a, &common] {
     a->device = forecast_device(common);
+    a->program = studies::as_meant(a->program);
     studies::check(*a);
     const bool for_people = common.format == Format::text || common.format == Format::markdown || common.format == Format::html;
     return with_host("forecast", common, false, [&](const studies::Host& host) {

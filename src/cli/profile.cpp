@@ -8,6 +8,7 @@
 #include "cli/model_options.h"
 #include "cli/outcome.h"
 #include "cli/ranks_options.h"
+#include "studies/launch.h"
 #include "studies/profile/program.h"
 #include "studies/profile/study.h"
 #include "studies/report/report.h"
@@ -188,6 +189,7 @@ RunCommand profile(CLI::App& app, Common& common) {
     if (attention->parsed()) return run_attention(*a, *attention, common);
     if (!step->parsed()) {
       check(!a->command.empty(), Code::bad_argument, "give step, attention, or -- and a program (see headroom profile --help)");
+      a->command = studies::as_meant(a->command);
       return run_program(*a, common);
     }
     return run_step(*a, *step, common);

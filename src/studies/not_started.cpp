@@ -1,4 +1,6 @@
 // What people write in place of a program, and what they mean.
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstring>
 
@@ -20,6 +22,12 @@ std::string with_before(const char* word, const std::vector<std::string>& comman
 }
 
 }  // namespace
+
+std::vector<std::string> as_meant(std::vector<std::string> command) {
+  if (command.empty() || !command[0].ends_with(".py") || !is_regular_file(command[0])) return command;
+  if (command[0].find('/') == command[0].npos || access(command[0].c_str(), X_OK) != 0) command.insert(command.begin(), "python3");
+  return command;
+}
 
 std::string why_not_started(const std::vector<std::string>& command, int error, const std::string& advice) {
   const std::string& word = command.front();

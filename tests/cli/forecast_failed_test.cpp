@@ -28,8 +28,9 @@ TEST_F(Forecast, WhatIsNoProgramIsSaidWithWhatToWrite) {
   const auto said = [&](const std::string& program, const std::string& words) {
     shell_refused("$H forecast --device h100 -- " + program, 2, "' cannot be started: " + words);
   };
-  said("train.py --batch 8", "it is a Python file; write -- python3 train.py --batch 8");
-  said("./train.py", "it is a Python file; write -- python3 ./train.py");
+  put("unread.py", "import torch\n");  // it may be executed, and does not say by what
+  fs::permissions(folder_ / "unread.py", fs::perms::owner_all);
+  said("./unread.py --batch 8", "it is a Python file; write -- python3 ./unread.py --batch 8");
   said("./run.sh", "it is a script of a shell; write -- sh ./run.sh");
   said("./tool", "it may not be executed; chmod +x ./tool allows that");
   said("./gone", "what its first line names to run it is not there");
@@ -44,6 +45,16 @@ TEST_F(Forecast, WhatIsNoProgramIsSaidWithWhatToWrite) {
   const Ended notebook = shell("$H forecast --device h100 -- python3 'my notebook.ipynb'");
   EXPECT_EQ(notebook.code, 2) << notebook.err;
   EXPECT_NE(notebook.err.find("Python cannot run 'my notebook.ipynb': it is a notebook; " + convert), std::string::npos) << notebook.err;
+}
+
+TEST_F(Forecast, APythonFileAloneIsRunByPython) {
+  put("train.py", "import sys\nprint('words', sys.argv[1:])\nsys.exit(5)\n");
+  for (const std::string program : {"train.py", "./train.py"}) {
+    const Ended e = shell("$H forecast --device h100 -- " + program + " --batch 8");
+    EXPECT_EQ(e.code, 1) << e.err;
+    EXPECT_NE(e.err.find("words ['--batch', '8']"), std::string::npos) << e.err;
+    EXPECT_NE(e.err.find("exit code 5"), std::string::npos) << e.err;
+  }
 }
 
 TEST_F(Forecast, AProgramThatFailsOfItselfIsNamedWithItsCode) {
