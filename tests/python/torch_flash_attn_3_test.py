@@ -44,8 +44,19 @@ class FlashAttn3Test(Base):
             want = [self.of_sequence(q[b], k[b], v[b], **{words.get(name, name): value for name, value in named.items()}) for b in (0, 1)]
             self.near(o, torch.stack(want), torch.float32, named)
             self.assertTrue(all(g.isfinite().all() for g in torch.autograd.grad(o.sum(), (q, k, v))))
-        with self.assertRaisesRegex(NotImplementedError, "flash_attn_func: qv is not served"):
-            fa.flash_attn_func(q, k, v, qv=q)
+        for error, words, named in (
+            (ValueError, "flash_attn_func: attention_chunk is -3: a number of keys", {"attention_chunk": -3}),
+            (ValueError, "attention_chunk is None", {"attention_chunk": None}),
+            (ValueError, "softcap is None: a number above 0", {"softcap": None}),
+            (TypeError, "window_size is None: two whole numbers", {"window_size": None}),
+            (TypeError, r"window_size is \(1, 2, 3\)", {"window_size": (1, 2, 3)}),
+        ):
+            with self.subTest(words), self.assertRaisesRegex(error, words):
+                fa.flash_attn_func(q, k, v, **named)
+        with self.assertRaisesRegex(TypeError, "q is a list, not a tensor"):
+            fa.flash_attn_func([q], k, v)
+        sides = torch.tensor([6, 2])
+        self.assertTrue(torch.equal(fa.flash_attn_func(q, k, v, window_size=sides), fa.flash_attn_func(q, k, v, window_size=(6, 2))))
         packed = torch.cat([q[:, :33], k, v], 2)
         want = fa.flash_attn_func(q[:, :33], k, v, causal=True)
         self.assertTrue(torch.equal(fa.flash_attn_qkvpacked_func(packed, causal=True, num_heads_q=4), want))
@@ -156,7 +167,6 @@ class FlashAttn3Test(Base):
             (ValueError, "rotary_cos, rotary_sin, k and v are given together", {"rotary_cos": torch.ones(12, 4)}),
             (ValueError, "cu_seqlens_q needs max_seqlen_q", {"cu_seqlens_q": numbers("cpu", 0, 1, 2)}),
             (RuntimeError, "a sequence of 13 keys, the cache has room for 12", {"k": new, "v": new, "cache_seqlens": 12}),
-            (NotImplementedError, "qv is not served", {"qv": q}),
         ):
             with self.subTest(words), self.assertRaisesRegex(error, words):
                 fa.flash_attn_with_kvcache(q, k, v, **named)
@@ -164,7 +174,7 @@ class FlashAttn3Test(Base):
         paged = {"page_table": numbers("cpu", *range(6)).view(2, 3), "cache_seqlens": numbers("cpu", 10, 3)}
         with self.assertRaisesRegex(ValueError, "flash_attn_3.flash_attn_with_kvcache: rotary_cos has 11 positions, the pages of a sequence have room for 12"):
             fa.flash_attn_with_kvcache(q, *pages, new[:2, None], new[:2, None], rotary_cos=torch.ones(11, 4), rotary_sin=torch.ones(11, 4), **paged)
-        with self.assertRaisesRegex(RuntimeError, "flash_attn_3.flash_attn_with_kvcache: a sequence of 13 keys, its pages have room for 12"):
+        with self.assertRaisesRegex(RuntimeError, "flash_attn_3.flash_attn_with_kvcache: a sequence of 13 keys, its pages have room for 12, as page_table"):
             fa.flash_attn_with_kvcache(q, *pages, new, new, cu_seqlens_k_new=numbers("cpu", 0, 3, 3), **paged)
 
 

@@ -180,7 +180,7 @@ class FlashAttnTest(Base):
             self.assertEqual(lse.shape, (2, 4, 3))
             for full, more in (([33, 1], []), ([30, 1], [new_k, new_v])):
                 full = torch.tensor(full, dtype=torch.int32, device=device)
-                with self.assertRaisesRegex(RuntimeError, "a sequence of 33 keys, its pages have room for 32"):
+                with self.assertRaisesRegex(RuntimeError, "a sequence of 33 keys, its pages have room for 32, as block_table says"):
                     fa.flash_attn_with_kvcache(q, *pages, *more, cache_seqlens=full, block_table=table)
             swapped = torch.tensor([1, 0], device=device)
             caches = k[swapped].clone(), v[swapped].clone()

@@ -11,7 +11,7 @@ from .. import words
 from .calls import KINDS, NAMES
 
 _LAYOUTS = ("bhld", "blhd")
-_SERVED = " and ".join(", ".join(map(str, NAMES)).rsplit(", ", 1))
+SERVED = " and ".join(", ".join(map(str, NAMES)).rsplit(", ", 1))
 
 
 def reason_why_not(*call):
@@ -28,7 +28,7 @@ def misfit_of_tensors(q, k, v):
         if t.device.type not in KINDS and t.device.type != "meta":  # meta tensors have shapes alone
             return ValueError, f"{name} is on {t.device}: served are cpu and cuda"
         if t.dtype not in NAMES:
-            return TypeError, f"{name} is {t.dtype}: served are {_SERVED}"
+            return TypeError, f"{name} is {t.dtype}: served are {SERVED}"
         if t.dim() != 4:
             return ValueError, f"{name} has {t.dim()} dimensions: 4 are served, [batch, heads, len, head_dim] or layout='blhd'"
         if t.is_nested or t.layout != torch.strided:

@@ -23,6 +23,8 @@ _OPEN = 1 << 31  # keys on a side of a window that has no end there
 
 def _window(causal: bool, window_size: Tuple[int, int]) -> Window:
     """Our window of flash-attn's; None: none, or causal alone."""
+    if not hasattr(window_size, "__len__") or len(window_size) != 2:
+        raise TypeError(f"gpu_headroom.torch: window_size is {window_size!r}: two whole numbers, -1 for an open side")
     before, after = window_size
     if type(before) is not int or type(after) is not int:
         before, after = whole_number(before), whole_number(after)
@@ -32,6 +34,11 @@ def _window(causal: bool, window_size: Tuple[int, int]) -> Window:
     if before < 0 and (after < 0 or causal):
         return None
     return (_OPEN if before < 0 else before + 1, _OPEN if after < 0 else after)
+
+
+def _cap(softcap: float) -> float:
+    """Our soft cap of flash-attn's, where what is not above 0 is none."""
+    return 0.0 if isinstance(softcap, (int, float)) and softcap <= 0 else softcap
 
 
 def _seed(q: torch.Tensor, dropout_p: float) -> Optional[torch.Tensor]:
@@ -85,7 +92,7 @@ def flash_attn_func(
     window = _window(causal, window_size)
     seed = _seed(q, dropout_p) if return_attn_probs and dropout_p else None
     out = attention(q, k, v, dropout_p=dropout_p, is_causal=causal and window is None, scale=softmax_scale, window=window, align="bottom-right", layout="blhd",
-                    return_lse=return_attn_probs, softcap=0.0 if softcap <= 0 else softcap, deterministic=bool(deterministic), alibi_slopes=alibi_slopes,
+                    return_lse=return_attn_probs, softcap=_cap(softcap), deterministic=bool(deterministic), alibi_slopes=alibi_slopes,
                     seed=seed)  # fmt: skip
     if not return_attn_probs:
         return out
@@ -220,7 +227,7 @@ def flash_attn_varlen_func(
             alibi_slopes = alibi_slopes.repeat_interleave(2, 0)
     seed = _seed(q, dropout_p) if return_attn_probs and dropout_p else None
     out = attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, is_causal=causal and window is None, scale=softmax_scale,
-                           window=window, return_lse=return_attn_probs, softcap=0.0 if softcap <= 0 else softcap, deterministic=bool(deterministic),
+                           window=window, return_lse=return_attn_probs, softcap=_cap(softcap), deterministic=bool(deterministic),
                            dropout_p=dropout_p, alibi_slopes=alibi_slopes, seed=seed)  # fmt: skip
     if not return_attn_probs:
         return out
@@ -361,7 +368,9 @@ def _check_room(where: str, lengths: Union[None, int, torch.Tensor], new: int, r
     if least < 0:
         raise RuntimeError(f"gpu_headroom.torch.{where}: a sequence of {least} keys: at least 0 are served")
     if most + new > room:
-        raise RuntimeError(f"gpu_headroom.torch.{where}: a sequence of {most + new} keys, {'its pages have' if paged else 'the cache has'} room for {room}")
+        of_pages = "page_table" if "flash_attn_3" in where else "block_table"
+        have, by = ("its pages have", f", as {of_pages} says") if paged else ("the cache has", "")
+        raise RuntimeError(f"gpu_headroom.torch.{where}: a sequence of {most + new} keys, {have} room for {room}{by}")
 
 
 @overload
@@ -441,7 +450,7 @@ def flash_attn_with_kvcache(
     if cache_batch_idx is not None:  # a copy of the sequences that are asked for
         k_cache, v_cache = k_cache[cache_batch_idx.long()], v_cache[cache_batch_idx.long()]
     options: Any = {
-        "is_causal": causal and window is None, "scale": softmax_scale, "window": window, "layout": "blhd", "softcap": 0.0 if softcap <= 0 else softcap,
+        "is_causal": causal and window is None, "scale": softmax_scale, "window": window, "layout": "blhd", "softcap": _cap(softcap),
         "alibi_slopes": alibi_slopes,
     }  # fmt: skip
     if cache_leftpad is None:

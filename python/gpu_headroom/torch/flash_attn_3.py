@@ -2,31 +2,40 @@
 
     from gpu_headroom.torch.flash_attn_3 import flash_attn_func, flash_attn_varlen_func, flash_attn_with_kvcache
 
-qv is refused in a sentence. q, k and v in 8 bits are made bfloat16 first, with their scales. What only tunes the kernel (num_splits, pack_gqa, sm_margin,
-scheduler_metadata) is taken, and changes nothing.
+q, k and v in 8 bits are made bfloat16 first, with their scales, and calls with qv are passes of torch's (latent.py). What only tunes the kernel (num_splits,
+pack_gqa, sm_margin, scheduler_metadata) is taken, and changes nothing.
 """
 
 from typing import Any, Callable, List, Optional, Tuple, Union
 
 import torch
 
+from .checks import whole_number
 from .dropped import padded
-from .flash_attn import _check_new, _check_room, _turned, _window
-from .functions import attention, attention_varlen, attention_with_cache
+from .flash_attn import _cap, _check_new, _check_room, _turned, _window
+from .functions import Window, attention, attention_varlen, attention_with_cache
+from .latent import OPEN, attention_with_qv, check_qv
 
 Tensor = Optional[torch.Tensor]
 WithLse = Tuple[torch.Tensor, torch.Tensor]
 _IN_8_BITS = tuple(getattr(torch, name) for name in ("float8_e4m3fn", "float8_e5m2") if hasattr(torch, name))
 
 
-def _refuse_qv(name: str, qv: Tensor) -> None:
-    if qv is not None:
-        raise NotImplementedError(f"gpu_headroom.torch.flash_attn_3.{name}: qv is not served: leave it out")
+def _sides(causal: bool, window: Window) -> Tuple[int, int]:
+    """How many keys a row sees up to its own, and after."""
+    return (window[0], window[1]) if isinstance(window, tuple) else (OPEN, 0 if causal else OPEN)
+
+
+def _chunk(name: str, attention_chunk: Any) -> int:
+    size: Optional[int] = whole_number(attention_chunk)
+    if size is None or size < 0:
+        raise ValueError(f"gpu_headroom.torch.flash_attn_3.{name}: attention_chunk is {attention_chunk!r}: a number of keys, or 0 for no chunks")
+    return size
 
 
 def _of_8_bits(t: torch.Tensor, scales: Tensor, of_rows: Tensor = None) -> torch.Tensor:
     """t [..., heads, head_dim] as bfloat16 where it is in 8 bits. scales: [batch, kv_heads]; of_rows: which row of them a packed token has."""
-    if t.dtype not in _IN_8_BITS:
+    if not isinstance(t, torch.Tensor) or t.dtype not in _IN_8_BITS:  # attention() refuses what is no tensor
         return t
     t = t.float()
     if scales is not None:
@@ -80,19 +89,26 @@ def flash_attn_func(
 ) -> Union[torch.Tensor, WithLse]:  # fmt: skip
     """q: [batch, len_q, heads, head_dim]; k and v: [batch, len_k, kv_heads, head_dim]. return_attn_probs: (o, lse).
 
+    qv: as q, with the values' dimensions: scores are q k^T + qv v^T, and a softmax_scale that is None counts the dimensions of both.
     attention_chunk: rows see the keys of their own chunk of so many, counted from the first key.
     """
-    _refuse_qv("flash_attn_func", qv)
+    if qv is not None:
+        check_qv("flash_attn_3.flash_attn_func", q, k, v, qv)
+    chunk = _chunk("flash_attn_func", attention_chunk)
     q, k, v = (_of_8_bits(t, scales) for t, scales in ((q, q_descale), (k, k_descale), (v, v_descale)))
     documents = {}
-    if attention_chunk:
+    if chunk or qv is not None:
         lengths = [torch.full((t.shape[0],), t.shape[1], device=q.device) for t in (q, k)]
         none = torch.zeros_like(lengths[0])
-        parts = _lists((none, none), (lengths[0], lengths[1]), (lengths[0], lengths[1]), attention_chunk, k.shape[1])
+        parts = _lists((none, none), (lengths[0], lengths[1]), (lengths[0], lengths[1]), chunk, k.shape[1])
         documents = dict(zip(("cu_seqlens_q", "cu_seqlens_k"), _closed(parts, (q.shape[1], k.shape[1]))))
     window = _window(causal, window_size)
+    if qv is not None:
+        of_q, of_k = documents.values()
+        o, lse = attention_with_qv(q, qv, k, v, of_q, of_k, _sides(causal, window), softmax_scale, _cap(softcap))
+        return (o, lse) if return_attn_probs else o
     options: Any = {"is_causal": causal and window is None, "window": window, "align": "bottom-right", "deterministic": bool(deterministic), **documents}
-    call = lambda v: attention(q, k, v, scale=softmax_scale, layout="blhd", softcap=max(softcap, 0.0), return_lse=return_attn_probs, **options)  # noqa: E731
+    call = lambda v: attention(q, k, v, scale=softmax_scale, layout="blhd", softcap=_cap(softcap), return_lse=return_attn_probs, **options)  # noqa: E731
     return _by_parts(call, v)
 
 
@@ -122,18 +138,25 @@ def flash_attn_varlen_func(
 ) -> Union[torch.Tensor, WithLse]:  # fmt: skip
     """q: [tokens, heads, head_dim]; k and v: [tokens_k, kv_heads, head_dim]. seqused_q, seqused_k: how many tokens of each sequence there are, int32; the
     rest of its queries give 0. return_attn_probs: (o, lse [heads, tokens])."""
-    _refuse_qv("flash_attn_varlen_func", qv)
+    chunk = _chunk("flash_attn_varlen_func", attention_chunk)
+    if qv is not None:
+        check_qv("flash_attn_3.flash_attn_varlen_func", q, k, v, qv)
     if any(t.dtype in _IN_8_BITS for t in (q, k, v)):
         of = {name: _sequence_of(cu, t.shape[0])[0] for name, cu, t in (("q", cu_seqlens_q, q), ("k", cu_seqlens_k, k))}
         q, k, v = (_of_8_bits(t, scales, of[at]) for t, scales, at in ((q, q_descale, "q"), (k, k_descale, "k"), (v, v_descale, "k")))
-    if attention_chunk or seqused_q is not None or seqused_k is not None:
+    if chunk or seqused_q is not None or seqused_k is not None:
+        most_k = 0 if not chunk else k.shape[0] if max_seqlen_k is None else int(max_seqlen_k)
         begins, ends = (cu_seqlens_q[:-1], cu_seqlens_k[:-1]), (cu_seqlens_q[1:], cu_seqlens_k[1:])
         used = ends[0] - begins[0] if seqused_q is None else seqused_q, ends[1] - begins[1] if seqused_k is None else seqused_k
-        parts = [t.flatten()[None] for t in _lists(begins, used, ends, attention_chunk, int(max_seqlen_k))]
+        parts = [t.flatten()[None] for t in _lists(begins, used, ends, chunk, most_k)]
         cu_seqlens_q, cu_seqlens_k = (t[0] for t in _closed(parts, (q.shape[0], k.shape[0])))
     window = _window(causal, window_size)
+    if qv is not None:
+        q, qv, k, v, of_q, of_k = (t[None] for t in (q, qv, k, v, cu_seqlens_q, cu_seqlens_k))
+        o, lse = attention_with_qv(q, qv, k, v, of_q, of_k, _sides(causal, window), softmax_scale, _cap(softcap))
+        return (o[0], lse[0]) if return_attn_probs else o[0]
     options: Any = {"is_causal": causal and window is None, "window": window, "return_lse": return_attn_probs, "deterministic": bool(deterministic)}
-    call = lambda v: attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, scale=softmax_scale, softcap=max(softcap, 0.0), **options)  # noqa: E731
+    call = lambda v: attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, scale=softmax_scale, softcap=_cap(softcap), **options)  # noqa: E731
     return _by_parts(call, v)
 
 
@@ -165,10 +188,12 @@ def flash_attn_with_kvcache(
     """q: [batch, new, heads, head_dim], or with cu_seqlens_q and max_seqlen_q [tokens, heads, head_dim]; caches: [batch, room, kv_heads, head_dim], or with
     page_table [pages, page, kv_heads, head_dim]. k and v, packed with cu_seqlens_k_new, are written behind cache_seqlens first. return_softmax_lse: (o, lse,
     and two empty tensors, which are of splits). Left padding, chunks, packed queries and caches in 8 bits copy
-    pages into order first. Without gradients, as FlashAttention's."""
+    pages into order first, and so does qv. Without gradients, as FlashAttention's."""
     name = "flash_attn_with_kvcache"
-    _refuse_qv(name, qv)
     where, paged = f"flash_attn_3.{name}", page_table is not None
+    if qv is not None:
+        check_qv(where, q, k_cache, v_cache, qv)
+    chunk = _chunk(name, attention_chunk)
     _check_new(where, k, v, rotary_cos, rotary_sin, cache_seqlens)
     if cu_seqlens_q is not None and max_seqlen_q is None:
         raise ValueError(f"gpu_headroom.torch.{where}: cu_seqlens_q needs max_seqlen_q")
@@ -199,7 +224,7 @@ def flash_attn_with_kvcache(
         if rotary_cos is not None and rotary_sin is not None:
             turned_from = (lengths if rotary_seqlens is None else rotary_seqlens).long()
             new_k = _turned(new_k[None], rotary_cos, rotary_sin, (turned_from[of] + place)[None], rotary_interleaved)[0]
-            moves = causal or window is not None or attention_chunk
+            moves = causal or window is not None or chunk
             at = turned_from[of_q] + (in_q if moves else 0)
             q = _turned(q.reshape(1, -1, *q.shape[-2:]), rotary_cos, rotary_sin, at[None], rotary_interleaved)[0].view(q.shape)
         at = lengths.long()[of] + place
@@ -211,9 +236,9 @@ def flash_attn_with_kvcache(
         k_cache[cells], v_cache[cells] = new_k, new_v
         lengths = grown
     q, scales = _of_8_bits(q if cu_seqlens_q is None else padded(q, cu_seqlens_q, max_seqlen_q), q_descale), (k_descale, v_descale)
-    options: Any = {"is_causal": causal and window is None, "scale": softmax_scale, "window": window, "layout": "blhd", "softcap": max(softcap, 0.0)}
+    options: Any = {"is_causal": causal and window is None, "scale": softmax_scale, "window": window, "layout": "blhd", "softcap": _cap(softcap)}
     table = page_table if page_table is None or cache_batch_idx is None else page_table[rows]
-    listed = cache_leftpad is not None or attention_chunk or cu_seqlens_q is not None
+    listed = cache_leftpad is not None or chunk or cu_seqlens_q is not None or qv is not None
     if table is not None and (listed or k_cache.dtype in _IN_8_BITS):
         k_cache, v_cache = (t[table.long()].flatten(1, 2) for t in (k_cache, v_cache))
         table = None
@@ -225,10 +250,14 @@ def flash_attn_with_kvcache(
     else:
         none = torch.zeros_like(lengths)
         new = none + q.shape[1] if cu_seqlens_q is None else cu_seqlens_q.diff()
-        parts = _lists((none, none), (new, lengths), (none + q.shape[1], none + room), attention_chunk, room, cache_leftpad)
+        parts = _lists((none, none), (new, lengths), (none + q.shape[1], none + room), chunk, room, cache_leftpad)
         cu_q, cu_k = _closed(parts, (q.shape[1], room))
-        options.update(align="bottom-right", cu_seqlens_q=cu_q, cu_seqlens_k=cu_k)
-        o, lse = _by_parts(lambda v: attention(q, k_cache, v, return_lse=True, **options), v_cache)
+        if qv is not None:
+            qv = qv if cu_seqlens_q is None else padded(qv, cu_seqlens_q, max_seqlen_q)
+            o, lse = attention_with_qv(q, qv, k_cache, v_cache, cu_q, cu_k, _sides(causal, window), softmax_scale, _cap(softcap))
+        else:
+            options.update(align="bottom-right", cu_seqlens_q=cu_q, cu_seqlens_k=cu_k)
+            o, lse = _by_parts(lambda v: attention(q, k_cache, v, return_lse=True, **options), v_cache)
     if cu_seqlens_q is not None:
         o, lse = o[of_q, in_q], lse[of_q, :, in_q].transpose(0, 1)
     return (o, lse, o.new_empty((0,), dtype=torch.float32), o.new_empty((0,), dtype=torch.float32)) if return_softmax_lse else o
