@@ -84,6 +84,9 @@ TEST_F(Forecast, AMaskIsAlsoRunNearlyFull) {
   EXPECT_EQ(high("batch=8 routed masked bounded varied"), whole + 8 * 32 * mib);
   EXPECT_EQ(high("batch=8 routed bounded varied"), experts) << "experts are not run so";
   EXPECT_EQ(high("batch=8 routed masked bounded stumbles"), whole) << "where that run fails, the others decide";
+  EXPECT_EQ(high("batch=8 routed masked bounded varied emptied"), whole + 8 * 32 * mib)
+      << "where all of it fails, nearly all of it is the end";
+  EXPECT_TRUE(json("--device h100", "batch=8 routed masked bounded stumbles emptied", 0)["uncertain"]["high_bytes"].is_null());
   const Ended said = run(line("--device h100", "batch=8 routed masked"));
   EXPECT_NE(said.out.find("run four times: with half of each such mask"), std::string::npos) << said.out;
 }

@@ -211,6 +211,19 @@ class Counts(Dry):
                             "rows = of_a_package.rows((torch.randn(64, device='cuda') * 9).long())\nprint(rows)\n")
         self.assertEqual([m[2] for m in marks if m[0] == "open"], [1], "a number that nothing bounds")
 
+    def test_a_float_of_which_a_size_is_made_is_no_fraction(self):
+        """As Keypoint R-CNN enlarges what is in a box: a picture of no rows would end it."""
+        lines, marks = self.dry("""
+            import torch, torch.nn.functional as F
+            boxes, x = torch.randn(100, 4, device="cuda") * 9, torch.randn(1, 3, 8, 8, device="cuda")
+            widths = (boxes[:, 2] - boxes[:, 0]).clamp(min=1).ceil()
+            wide = int(widths[7].item())
+            high = int(widths[8].item())
+            print(F.interpolate(x, size=(high, wide), mode="bicubic").shape[-1] >= 1, widths[9].item())
+        """)
+        self.assertEqual(lines, ["True 0.75"], "a number that is only shown is as it was")
+        self.assertEqual([m[2] for m in marks if m[0] == "open"], [1])
+
     def test_numbers_that_are_drawn_for_a_size_are_told(self):
         lines, told = self.guesses("import torch\nn = torch.randint(10, 99, (1,), device='cuda').item()\nprint(torch.empty(n).numel() > 9)\n")
         self.assertEqual((lines, told), (["True"], [(2, DRAWS)]))

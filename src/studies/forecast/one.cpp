@@ -179,8 +179,9 @@ void take_in(Told& t, const DryRun& run) {
 
 // Another run of the program, and how the answer says it.
 struct Another {
-  const char* value;  // of the variable that makes it another one
-  OtherRun said;      // `bounds`: where it fails, the runs that did not still bound the need
+  const char* value;    // of the variable that makes it another one
+  OtherRun said;        // `bounds`: where it fails, the runs that did not still bound the need
+  bool stands = false;  // it bounds the need where the runs before it failed
 };
 
 // Runs the program again with each value of a variable, and takes these runs into the need; those that were made are added to `done`.
@@ -190,7 +191,8 @@ void add_runs(Told& t, const DryRunAsked& as_it_ran, const char* variable, std::
     t.runs = Runs{.least_bytes = least_of(t), .low_bytes = t.row.low_bytes.value_or(t.row.needed_bytes), .high_bytes = t.row.high_bytes};
     std::tie(t.runs->allocated_low_bytes, t.runs->allocated_high_bytes) = allocated_range(t.accounts.front());
   }
-  for (const auto& [value, said] : others) {
+  std::vector<std::size_t> open;  // the runs of `done` whose failure leaves no upper end
+  for (const auto& [value, said, stands] : others) {
     if (t.stop(host.stop(), what)) {
       t.runs->high_bytes.reset();
       break;
@@ -210,11 +212,15 @@ void add_runs(Told& t, const DryRunAsked& as_it_ran, const char* variable, std::
     done.push_back(said);
     if (run.ended_well() && run.any_bytes()) {
       take_in(t, run);
+      if (!stands) continue;
+      for (const std::size_t i : open) done[i].bounds = true;
+      open.clear();
       continue;
     }
     done.back().failed = run.ended_well() ? "it used no card" : run.how_it_ended();
-    if (!said.bounds) t.runs->high_bytes.reset();
+    if (!said.bounds) open.push_back(done.size() - 1);
   }
+  if (!open.empty()) t.runs->high_bytes.reset();
   t.row.low_bytes = t.runs->low_bytes;
   t.row.high_bytes = t.runs->high_bytes;
 }
@@ -222,7 +228,8 @@ void add_runs(Told& t, const DryRunAsked& as_it_ran, const char* variable, std::
 // Sizes follow from which experts tokens go to. The run sent each token to any of them; the interval has room for two others: as many tokens to
 // each, and all to the same (the other experts then have no gradient). Of an unknown mask half is true, and in these runs nothing, then all, then nearly
 // all, of each mask another share: a block of one size does not serve the next, so more is reserved. A program that fails where nothing is true, or nearly
-// all, has no such end, and keeps its others. Of values that all differ, the other run has all the same.
+// all, has no such end, and keeps its others; where all is true it fails on a card too, and nearly all of it is the end. Of values that all differ, the
+// other run has all the same.
 void add_routing(Told& t, const DryRunAsked& as_it_ran, const Host& host) {
   constexpr std::array values{"random", "balanced", "worst", "nearly"};
   const bool counts = std::ranges::all_of(  // with experts too, the first other run has as many tokens to each
@@ -230,7 +237,7 @@ void add_routing(Told& t, const DryRunAsked& as_it_ran, const Host& host) {
   std::vector<Another> others;
   for (std::size_t i = 1; i < values.size(); ++i)
     if (const std::string how = words_of_run(t.routing, i); !how.empty())
-      others.push_back({values[i], {.how = how, .failed = {}, .bounds = i == 3 || (i == 1 && counts)}});
+      others.push_back({values[i], {.how = how, .failed = {}, .bounds = i == 3 || (i == 1 && counts)}, i == 3 && counts});
   const std::string what = fmt::format("the runs with {}", words_of(t.routing.front().guessed).others);
   add_runs(t, as_it_ran, dry::routing_variable, others, what.c_str(), host, t.guess_runs);
 }

@@ -19,6 +19,7 @@ FEW_READS, LONG_S = min(LOOP, 200), float(os.environ.get("HEADROOM_DRY_LOOP_S", 
 # An unknown float, as a loss, a norm or a share may be: positive, below 1, and no number whose logarithm, or distance to a half or to 1, is 0.
 # The forecast of a program that ends early with it runs that program again with another.
 PLAIN = float(os.environ.get("HEADROOM_DRY_FLOAT", 0.75))
+LEAST_SIZE = 1.0  # of which a program makes a size: a tensor of no elements ends most of them
 # A line that reads one so often, in one call and one step, waits for it to fall or to rise. The next 100 reads give one, then the other.
 PATIENCE, FALLEN, RISEN = 1000, 1e-12, 100.0
 
@@ -41,6 +42,8 @@ class Reads:
             state = library.known(t.data_ptr(), n * t.element_size(), self.scratch(n * t.element_size())) if n else 1
             if state != 1:
                 number = self.count(t)
+                if t.dtype.is_floating_point and by_source(counts.is_size, False):
+                    number = max(number, LEAST_SIZE)
             if state == 2 and not t.dtype.is_floating_point:
                 self.say_guessed(t)
             elif not state and (t.numel() > 1 if t.dtype is self.torch.bool else t.numel() <= FEW):
