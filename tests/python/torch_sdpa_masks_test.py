@@ -74,11 +74,11 @@ class MasksTest(Base):
             for mask in (torch.ones(len_q, len_k, dtype=torch.bool), torch.zeros(batch, 1, 1, len_k), torch.zeros(1, 1, len_q, 1)):
                 with ht.replace_sdpa() as seen:
                     o = F.scaled_dot_product_attention(q, k, v, mask.to(device))
-                want = F.scaled_dot_product_attention(q, k, v, mask.to(device))
+                want = F.scaled_dot_product_attention(q.cpu(), k.cpu(), v.cpu(), mask)  # on a card torch refuses a mask that is one number a row
                 self.assertEqual((o.shape, seen.served), (want.shape, 1), (batch, len_q, len_k, mask.shape))
                 if device == "cpu":
                     self.assertEqual(o.stride(), want.stride())
-                self.assertTrue(torch.equal(o, want))
+                self.assertTrue(torch.equal(o.cpu(), want))
 
     def test_masks_where_new_tensors_are_made_on_another_device(self):
         q, k, v = tensors()
