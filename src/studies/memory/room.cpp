@@ -9,7 +9,8 @@
 namespace headroom::studies {
 
 Room room_of(const Device& d, std::optional<std::uint64_t> asked, int gpus, RunBy program) {
-  Room r{.memory_bytes = asked.value_or(d.memory_bytes), .gpus = gpus};
+  Room r;
+  r.memory_bytes = asked.value_or(d.memory_bytes), r.gpus = gpus;
   if (d.kind == DeviceKind::cpu) return r;
   const Overhead o = overhead_of(d, gpus, program);
   const bool present = !d.bus.empty(), context_taken = present && !asked;
