@@ -20,11 +20,12 @@ RunCommand attention(CLI::App& app, Common& common) {
       "Examples:\n"
       "  headroom attention\n"
       "  headroom attention --batch 8 --dim 16,64,128 --len 256,1024,2048 --mask causal --format json --out sweep.json\n"
-      "  headroom attention --attention plain,flash --dim 64 --len 4096,8192 --memory 2     (what fits in 2 GiB?)\n"
-      "  headroom attention --len 1024 --until 0.5%                                       (measure until the mean is known)\n"
-      "  headroom attention --precision fp8,bf16 --dim 128 --pass forward --attention flash             (Hopper's; emulated on a CPU)\n"
-      "  headroom attention --documents 700,24,1,299 --mask causal --dim 128              (packed into each row)\n"
-      "  headroom attention --cached 4096,512,77 --page 16 --heads 32 --kv-heads 8 --dim 128 --pass forward   (one new position each)\n\n"
+      "  headroom attention --attention plain,flash --dim 64 --len 4096,8192 --memory 2  # what fits in 2 GiB?\n"
+      "  headroom attention --len 1024 --until 0.5%  # measure until the mean is known\n"
+      "  headroom attention --precision fp8,bf16 --dim 128 --pass forward --attention flash  # fp8 is Hopper's; a CPU emulates it\n"
+      "  headroom attention --documents 700,24,1,299 --mask causal --dim 128  # documents, packed into each row\n"
+      "  headroom attention --cached 4096,512,77 --page 16 --heads 32 --kv-heads 8 --dim 128 --pass forward  # decode one position for "
+      "each cache\n\n"
       "Exit codes: 0 every row was measured; 1 a row is wrong, or Ctrl-C stopped it; 3 every row is oom or refused.");
   return [asked, &app, &common] {
     check_lengths_said_once(app, !asked->sweep.documents.empty(), !asked->sweep.cached.empty());

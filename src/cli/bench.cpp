@@ -21,8 +21,8 @@ RunCommand bench(CLI::App& app, Common& common) {
       "Examples:\n  headroom bench --list\n  headroom bench --quick --out my_card.json\n  headroom bench --python venv/bin/python3 --out "
       "my_card.json\n"
       "  headroom report bench/cards/*.json --out page.html\n\n"
-      "On a CPU there are fewer tables of smaller sizes, for two minutes.\n"
-      "Exit codes: 0 every table that can be had was measured; 1 one failed, or Ctrl-C stopped it; 3 none can be had.");
+      "On a CPU there are fewer tables, of smaller sizes; they take two minutes.\n"
+      "Exit codes: 0 every table that this machine can measure was measured; 1 one failed, or Ctrl-C stopped it; 3 it can measure none.");
   return [a, &app, &common] {
     for (const char* of_measuring : {"--resume", "--minutes", "--card", "--python", "--peers"})
       check(!a->list || app.count(of_measuring) == 0, Code::bad_argument, "--list measures nothing; leave {} out", of_measuring);

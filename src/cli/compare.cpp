@@ -74,16 +74,16 @@ RunCommand compare(CLI::App& app, Common& common) {
   common.machine = Machine::none;
   common.of_kept_runs = true;
   app.footer(
+      "Examples:\n  headroom compare 3 7\n  headroom compare before.json after.json --tolerance 5%\n\n"
       "Each time gets a verdict: same, faster, slower, or unclear. It is unclear when the spread reaches across "
       "the tolerance, or when there were fewer than two steps. The spread is that between runs where the store "
       "has several of the same settings, else that of steps within a run. Two forecasts are compared by their expected times, and "
       "shown with their intervals. Other changes are listed: missing rows, lost values, "
       "another status, more bytes, errors more than four times as large. For two trainings one chart shows both "
       "losses, and their distance at the steps that both kept. A file of forecast -- CMD and one of profile -- CMD, both with "
-      "--format json, are held against each other kernel by kernel, the largest difference first. A file of memory model and one "
-      "of profile step are held against each other op by op.\n"
-      "Exit codes: 0 nothing is slower and no change is listed; 3 otherwise.\n"
-      "Examples:\n  headroom compare 3 7\n  headroom compare before.json after.json --tolerance 5%");
+      "--format json, are compared kernel by kernel, the largest difference first; one of memory model and one of profile step, op "
+      "by op.\n"
+      "Exit codes: 0 nothing is slower and no change is listed; 3 otherwise.");
   return [asked, &common] {
     const auto off = [&](const auto& joined) {
       return joined.ms > 0 && std::abs(joined.forecast_ms / joined.ms - 1) <= asked->tolerance ? yes : no;

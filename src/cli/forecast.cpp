@@ -28,7 +28,7 @@ RunCommand forecast(CLI::App& app, Common& common) {
   app.add_option("command", a->program, "After --: a program that uses PyTorch on CUDA, and its arguments")->type_name("-- COMMAND");
   app.footer(
       "Examples:\n"
-      "  headroom forecast -- python3 train.py --batch 8                       (no GPU is needed)\n"
+      "  headroom forecast -- python3 train.py --batch 8  # no GPU is needed\n"
       "  headroom forecast --device rtx4090 -- torchrun --nproc-per-node 8 train.py\n"
       "  headroom forecast --largest batch=1..256 -- python3 train.py --batch {batch}\n"
       "  headroom forecast --sweep len=1024,4096,16384 -- python3 train.py --seq {len}\n"

@@ -115,11 +115,19 @@ std::string two_columns(const std::string& name, const std::string& about) {
   return out;
 }
 
-// An example is a command, which a shell reads over several lines, and perhaps a remark behind three spaces.
+// An example that is too wide: its remark comes before it, and a shell reads the command over several lines. An option stays with its value.
 std::string example(const std::string& line) {
-  const auto end = line.find("   ", 2), remark = end == std::string::npos ? end : line.find_first_not_of(' ', end);
-  const std::string before = remark == std::string::npos ? "" : "  # " + line.substr(remark) + "\n";
-  return before + joined(folded_at(line.substr(0, end), columns - 2, " "), " \\\n      ");
+  constexpr char together = '\x1f';
+  const auto remark = line.find("  # ", 2);
+  const std::string before = remark == std::string::npos ? "" : line.substr(remark) + "\n";
+  std::string command = line.substr(0, remark);
+  for (auto option = command.find(" --"); option != std::string::npos; option = command.find(" --", option + 1)) {
+    const auto value = command.find(' ', option + 1);
+    if (value != std::string::npos && command[value + 1] != '-' && command[option + 3] != ' ') command[value] = together;
+  }
+  command = joined(folded_at(command, columns - 2, " "), " \\\n      ");
+  std::replace(command.begin(), command.end(), together, ' ');
+  return before + command;
 }
 
 }  // namespace

@@ -64,8 +64,8 @@ RunCommand kernels(CLI::App& app, Common& common) {
   add_described(app, *asked);
   app.footer(
       "Examples:\n  headroom kernels\n  headroom kernels --precision bf16 --dim 128 --mask causal\n  headroom kernels --precision bf16 "
-      "--device "
-      "h200     (a GPU that is not present)\n  headroom kernels --dim 128 --documents 4 --softcap 30 --sink\n"
+      "--device h200  # a GPU that is not present\n"
+      "  headroom kernels --dim 128 --documents 4 --softcap 30 --sink\n"
       "  headroom kernels --len 1 --len-k 4096 --page 16 --kv-heads 2 --heads 8");
   common.machine = Machine::described;
   return [asked, &common] {

@@ -25,7 +25,7 @@ constexpr Command commands[] = {
     {"memory", "Account for every byte of attention or of a model's step; growth, largest size, savings", memory},
     {"plan", "Find the settings that fit a memory, and what each costs", plan},
     {"step", "Time forward, backward and optimiser of a language model", step},
-    {"profile", "Where the time goes, of a step, attention, any CUDA program: kernels, phases, modules", profile},
+    {"profile", "Where the time of a step, attention or any CUDA program goes: kernels, phases, modules", profile},
     {"train", "Train a language model on text; save, resume, sample", train},
     {"comm", "Time the collectives between ranks: exchange, gather, all-reduce, broadcast", comm},
     {"precision", "Effects of small formats: sums that stall, dtypes of ops, norms, the formats themselves", precision},

@@ -54,7 +54,7 @@ RunCommand plan(CLI::App& app, Common& common) {
   add_described(app, a->study);
   group_by_subject(app);
   app.footer(
-      "Examples:\n  headroom plan --as pytorch --model llama-3.1-8b --batch 2 --len 2048 --device 4090     what can be fine-tuned, and "
+      "Examples:\n  headroom plan --as pytorch --model llama-3.1-8b --batch 2 --len 2048 --device 4090  # what can be fine-tuned, and "
       "how\n"
       "  headroom plan --model 2.7B --batch 4 --len 1024 --device h200\n"
       "  headroom plan --model 2.7B --batch 1 --len 1024 --device h200 --memory 40\n"

@@ -64,7 +64,7 @@ RunCommand autocast(CLI::App& app, Common& common) {
       "Examples:\n  headroom precision autocast --model toy --dtype fp16\n  headroom precision autocast --model small --dtype bf16 "
       "--explain\n"
       "  headroom precision autocast --model small --policy pytorch\n"
-      "  headroom precision autocast --policy mine.json     with {\"ops\": {\"layer_norm\": {\"inputs\": \"low\", \"output\": \"low\"}}}");
+      "  headroom precision autocast --policy mine.json  # with {\"ops\": {\"layer_norm\": {\"inputs\": \"low\", \"output\": \"low\"}}}");
   return [s, &common] {
     chosen_cpu(common, "precision autocast");
     return deliver(studies::precision::autocast_record(*s), common);

@@ -170,7 +170,7 @@ RunCommand profile(CLI::App& app, Common& common) {
   add_recording(*attention, *a);
   attention->footer(
       "Examples:\n"
-      "  headroom profile attention --attention plain --len 1024 --heads 8         (softmax against the matmuls)\n"
+      "  headroom profile attention --attention plain --len 1024 --heads 8  # softmax against the matmuls\n"
       "  headroom profile attention --device cuda --attention plain,flash --precision bf16 --dim 128 --len 4096 --mask causal");
   app.require_subcommand(0, 1);
   app.add_option("command", a->command, "After --: any program that uses CUDA, and its arguments")->type_name("-- COMMAND");
@@ -179,8 +179,8 @@ RunCommand profile(CLI::App& app, Common& common) {
       "Examples:\n"
       "  headroom profile step --model small --len 128 --batch 1\n"
       "  headroom profile step --width 256 --layers 4 --heads 4 --trace step.json.gz\n"
-      "  headroom profile attention --attention plain --len 1024 --heads 8         (softmax against the matmuls)\n"
-      "  headroom profile --trace run.json.gz -- python3 train.py                (any CUDA program, unchanged)\n\n"
+      "  headroom profile attention --attention plain --len 1024 --heads 8  # softmax against the matmuls\n"
+      "  headroom profile --trace run.json.gz -- python3 train.py  # any CUDA program, unchanged\n\n"
       "A COMMAND keeps its own output and exit code; the tables go to standard error, or to --out.");
   return [a, step, attention, &common] {
     const bool of_ours = step->parsed() || attention->parsed();

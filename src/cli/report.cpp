@@ -28,9 +28,9 @@ RunCommand report(CLI::App& app, Common& common) {
   common.machine = Machine::none;
   common.of_kept_runs = true;
   app.footer(
-      "With two runs of one command, the page begins with their comparison. --out page.html is one file that needs no network.\n"
       "Examples:\n  headroom report --out page.html\n  headroom report 3 7 --out page.html\n"
-      "  headroom report sweep.json --format md");
+      "  headroom report sweep.json --format md\n\n"
+      "With two runs of one command, the page begins with their comparison. --out page.html is one file that needs no network.");
   return [words, &common] {
     const std::string file = common.db.empty() ? default_results_file() : common.db;
     std::optional<Results> store;

@@ -25,7 +25,7 @@ RunCommand step(CLI::App& app, Common& common) {
       "Examples:\n  headroom step --width 256 --layers 4 --heads 4 --len 256\n  headroom step --model small --len 128,256 --memory 4\n"
       "  headroom step --device cuda --model small,medium,large,xl,2.7B --len 128,256,512,1024 --precision fp32,bf16 --seconds 1\n"
       "  headroom step --device cuda --model small --len 1024 --precision bf16 --warmup 0,1,2,5\n"
-      "  headroom step --model small --documents 700,24,1,299 --precision bf16      packed into each row\n"
+      "  headroom step --model small --documents 700,24,1,299 --precision bf16  # documents, packed into each row\n"
       "  headroom step --model small --len 1024 --precision bf16 --gpus 2 --shard optimizer\n\n"
       "Exit codes: 0 every row was measured; 1 a row failed, or Ctrl-C stopped it; 3 every row is oom or refused.");
   return [a, &app, &common] {

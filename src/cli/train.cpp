@@ -66,9 +66,9 @@ RunCommand train(CLI::App& app, Common& common) {
   app.footer(
       "Examples:\n  headroom train --text examples/lighthouse.txt --layers 4 --width 128 --heads 4 --len 128 --batch 8 --steps 300\n"
       "  headroom train --text book.txt --save run --every 100 --resume\n"
-      "  headroom train --text book.txt --save run --resume --steps 3000      a finished run, extended\n"
+      "  headroom train --text book.txt --save run --resume --steps 3000  # a finished run, extended\n"
       "  headroom train --text book.txt --init run --steps 0 --sample 300 --prompt 'Once '\n"
-      "  headroom train --text stories.jsonl --documents jsonl --len 512      packed, none sees another\n"
+      "  headroom train --text stories.jsonl --documents jsonl --len 512  # packed; none sees another\n"
       "  headroom train --text book.txt --device cpu --ranks 2 --shard optimizer\n"
       "  headroom train --text book.txt --device cpu --precision fp8 --scales block\n"
       "  headroom train --tokens corpus.bin --tokens-type uint32 --init Qwen3-0.6B --len 256 --batch 1 --steps 100 --lr 1e-5 "

@@ -133,10 +133,10 @@ void describe(Of<StepChoices> auto& c, auto&& f) {
   f(c.adam,
     {.name = "adam",
      .about = "As pytorch: the optimizer. foreach is torch.optim.AdamW's default; 8bit paged-8bit and lion are bitsandbytes', offloaded is "
-              "torchao's; muon is of hidden matrices, with fused AdamW for the others",
+              "torchao's; muon updates hidden matrices, fused AdamW the others",
      .option = "--adam,--optimizer"});
   f(c.in_backward, {.name = "in_backward",
-                    .about = "As pytorch: the optimizer's step for each parameter as soon as its gradient is there, which then goes",
+                    .about = "As pytorch: each parameter is updated as soon as its gradient is there, which is then freed",
                     .option = "--optimizer-in-backward"});
   f(c.loss, {.name = "loss",
              .about = "As pytorch: cross-entropy of all logits; of their FP32 copy, as transformers; of 8 parts, as torchtune, compiled or "
@@ -147,7 +147,7 @@ void describe(Of<StepChoices> auto& c, auto&& f) {
               "block is checkpointed"});
   f(c.offload_inputs,
     {.name = "offload_inputs",
-     .about = "As pytorch, with --keep input: what checkpoints keep waits on the host (torchtune's activation offloading)",
+     .about = "As pytorch, with --keep input: what checkpoints keep is copied to the host (torchtune's activation offloading)",
      .option = "--offload-activations"});
   f(c.no_dropout, {.name = "no_dropout", .about = "As pytorch: GPT-2 without its dropout (0.1 in its config.json)"});
   f(c.compile, {.name = "compile", .about = "As pytorch: torch.compile of nothing, of each block, or of the model with its loss"});

@@ -1,4 +1,5 @@
 // Pages of help: their width, their titles, and the words that they list.
+#include <regex>
 #include <sstream>
 
 #include "base/described_words.h"
@@ -47,6 +48,27 @@ TEST_F(HelpPages, HelpIsNoWiderThanAHundredColumns) {
       train.substr(train.find("\nPrecision and memory:"), train.find("\nGPUs and processes:") - train.find("\nPrecision"));
   engine::Levers levers;
   describe(levers, [&](auto&, const Description& d) { EXPECT_NE(memory.find("  " + first_option_of(d)), std::string::npos) << d.name; });
+}
+
+// What is not the command's is behind #: with "(no GPU is needed)" behind it, a shell took the line for a mistake.
+TEST_F(HelpPages, AnExampleIsWhatAShellTakes) {
+  int examples = 0, remarks = 0;
+  for (const char* command :
+       {"forecast", "bench", "attention", "memory model", "memory attention", "plan", "step", "profile", "profile step",
+        "profile attention", "train", "comm", "precision autocast", "device", "kernels", "results", "compare", "report"}) {
+    std::istringstream lines(run(std::string(command) + " --help").out);
+    for (std::string line; std::getline(lines, line);) {
+      EXPECT_FALSE(std::regex_search(line, std::regex(" --[a-z-]+ \\\\$"))) << command << ": an option without its value: " << line;
+      remarks += line.starts_with("  ") && line.find("# ") != std::string::npos;
+      if (!line.starts_with("  headroom ")) continue;
+      ++examples;
+      const std::string words = line.substr(2, line.find("  # ") - 2);
+      EXPECT_EQ(words.find("  "), std::string::npos) << command << ": " << line;
+      EXPECT_EQ(words.find('('), std::string::npos) << command << ": " << line;
+    }
+  }
+  EXPECT_GT(examples, 60);
+  EXPECT_GT(remarks, 10);
 }
 
 TEST_F(HelpPages, HelpSaysTheWordsThatAreTaken) {

@@ -54,7 +54,10 @@ struct Ranks {
 // The launcher usually gives their number, so it is no option; a command that takes it as one says so.
 void describe(Of<Ranks> auto& r, auto&& f) {
   f(r.count, {.name = "ranks", .allowed = {1, 4096}});
-  f(r.sharding, {.name = "shard", .about = "What ranks share out: nothing, ZeRO-1, ZeRO-2, ZeRO-3", .option = "--shard,--zero"});
+  f(r.sharding,
+    {.name = "shard",
+     .about = "What is divided among ranks. optimizer: its state (ZeRO-1); gradients: these too (ZeRO-2); everything: weights too (ZeRO-3)",
+     .option = "--shard,--zero"});
   f(r.split_tokens,
     {.name = "split_tokens", .about = "Each rank takes a part of every sequence (context parallel), not sequences of its own"});
 }

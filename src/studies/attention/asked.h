@@ -15,7 +15,7 @@ inline constexpr Description dim_v{.name = "dim_v", .about = "Dimension of the v
 inline constexpr Description len_k{.name = "len_k", .about = "Length of the keys; 0: as --len", .allowed = {0, most_len}};
 inline constexpr Description mask{.name = "mask", .about = attention::mask_help};
 inline constexpr Description page{.name = "page",
-                                  .about = "Keys and values are in pages of N positions, in any order, without a backward; 0: no pages",
+                                  .about = "Keys and values lie in pages of N positions, in any order; forward only; 0: no pages",
                                   .allowed = {0, 1 << 29}};
 inline constexpr Description softcap{
     .name = "softcap", .about = "Soft cap: each score s becomes X · tanh(s / X); 0: none", .real = {0, 1e9}};
@@ -23,7 +23,7 @@ inline constexpr Description dropout{
     .name = "dropout", .about = "Chance that a probability is dropped, in steps of 1/65536; 0: none", .real = {0, 0.9999}};
 inline constexpr Description sink{.name = "sink", .about = "Add a logit per head to the softmax's sum"};
 inline constexpr Description alibi{
-    .name = "alibi", .about = "Scores fall with the distance of query and key, by slopes of ALiBi: 2^(-8 h / heads) for head h = 1, 2, …"};
+    .name = "alibi", .about = "ALiBi: scores fall with the distance of query and key, by a slope of 2^(-8 h / heads) for head h = 1, 2, …"};
 inline constexpr Description deterministic{.name = "deterministic", .about = "Only variants that promise the same bits on every run"};
 
 }  // namespace headroom::studies::asked

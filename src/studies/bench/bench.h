@@ -32,11 +32,11 @@ void describe(Of<BenchAsked> auto& a, auto&& f) {
   f(a.tables, {.name = "tables", .about = "Tables to measure [all]", .choices = bench_table_names});
   f(a.quick, {.name = "quick", .about = "Less of each table: fewer rounds and shapes"});
   f(a.minutes, {.name = "minutes",
-                .about = "Time for all of them; a table that finds less left than it takes is refused [20; 5 with --quick]",
+                .about = "Time for all of them; a table that needs more than is left is refused [20; 5 with --quick]",
                 .real = {0.1, 1e4}});
   f(a.python, {.name = "python", .about = "A Python that has torch, for the peers"});
-  f(a.card,
-    {.name = "card", .about = "An earlier file of this card: its tables are kept, but for those of --tables; what it lacks is measured"});
+  f(a.card, {.name = "card",
+             .about = "An earlier file of this card: its tables are kept, except those that --tables names; those it lacks are measured"});
   f(a.peers, {.name = "peers", .about = "Folder of the peers' scripts [bench/peers]"});
 }
 

@@ -17,7 +17,7 @@ struct ServingChoices {
 };
 void describe(Of<ServingChoices> auto& s, auto&& f) {
   f(s.weights, {.name = "weights", .about = "Inference: how weights are held [as the checkpoint has them, else in the precision]"});
-  f(s.cache, {.name = "cache", .about = "Inference: the numbers of the cache of keys and values"});
+  f(s.cache, {.name = "cache", .about = "Inference: dtype of the cache of keys and values"});
   f(s.page,
     {.name = "page", .about = "Inference: positions of a page of the cache; a sequence takes whole pages", .allowed = {1, 1 << 16}});
   f(s.chunk, {.name = "chunk", .about = "Inference: tokens of a prompt that prefill reads at once; 0: all", .allowed = {0, 1 << 30}});

@@ -72,7 +72,8 @@ void describe(Of<Plan> auto& p, auto&& f) {
   f(p.len, {.name = "len", .about = "Tokens of a sequence", .allowed = {1, 1 << 30}});
   f(p.gpus, {.name = "gpus", .about = "GPUs that share the batch, as replicas and in every way to shard them", .allowed = {1, 4096}});
   f(p.per_host, {.name = "per_host", .about = "GPUs in one host; traffic between hosts goes over the network", .allowed = {1, 4096}});
-  f(p.link, {.name = "link", .about = "Rate of the network between hosts, of each GPU, one way, as 50GB/s [usual beside the card]"});
+  f(p.link,
+    {.name = "link", .about = "Rate of the network between hosts, for each GPU, one way, as 50GB/s [what usually comes with the card]"});
   describe(p.levers, [&](auto& list, Description d) {
     if (std::string_view(d.name) == "precision") d.about = "Precisions to try [fp32,bf16, and tf32 on a GPU]";
     f(list, d);

@@ -50,7 +50,7 @@ void describe(Of<TrainRun> auto& r, auto&& f) {
   });
   f(r.documents, {.name = "documents",
                   .about = "What ends a document; documents are packed into rows of --len tokens, and none sees another. lines, paragraphs "
-                           "and jsonl are of --text; token:N is of any file"});
+                           "and jsonl need --text; token:N is for any file"});
   f(r.schedule.steps, {.name = "steps", .about = "Steps of the whole run; 0: only validate and sample", .allowed = {0, 1ll << 40}});
   f(r.memory, {.name = "memory", .role = noted, .unit = Unit::bytes, .about = "Memory limit of a rank [what is available]"});
   f(r.schedule.peak, {.name = "lr", .about = "Learning rate after warm-up", .real = {0, 1e6}});
@@ -70,8 +70,10 @@ void describe(Of<TrainRun> auto& r, auto&& f) {
                .role = noted,
                .about = "Tokens to print at the end, one model run each: a text, or with --tokens numbers",
                .allowed = {0, 1 << 20}});
-  f(r.temperature,
-    {.name = "temperature", .role = noted, .about = "Of sampling: small prefers likely tokens, large is more random", .real = {1e-3, 1e3}});
+  f(r.temperature, {.name = "temperature",
+                    .role = noted,
+                    .about = "Temperature of sampling: small prefers likely tokens, large is more random",
+                    .real = {1e-3, 1e3}});
   f(r.threads, {.name = "threads", .role = noted, .about = "Threads; 0: every core", .allowed = {0, 4096}});
 }
 
