@@ -23,9 +23,10 @@ _OPEN = 1 << 31  # keys on a side of a window that has no end there
 
 def _window(causal: bool, window_size: Tuple[int, int]) -> Window:
     """Our window of flash-attn's; None: none, or causal alone."""
-    if not hasattr(window_size, "__len__") or len(window_size) != 2:
-        raise TypeError(f"gpu_headroom.torch: window_size is {window_size!r}: two whole numbers, -1 for an open side")
-    before, after = window_size
+    try:
+        before, after = window_size
+    except (TypeError, ValueError):
+        raise TypeError(f"gpu_headroom.torch: window_size is {window_size!r}: two whole numbers, -1 for an open side") from None
     if type(before) is not int or type(after) is not int:
         before, after = whole_number(before), whole_number(after)
     if before is None or after is None:
@@ -92,8 +93,8 @@ def flash_attn_func(
     window = _window(causal, window_size)
     seed = _seed(q, dropout_p) if return_attn_probs and dropout_p else None
     out = attention(q, k, v, dropout_p=dropout_p, is_causal=causal and window is None, scale=softmax_scale, window=window, align="bottom-right", layout="blhd",
-                    return_lse=return_attn_probs, softcap=_cap(softcap), deterministic=bool(deterministic), alibi_slopes=alibi_slopes,
-                    seed=seed)  # fmt: skip
+                    return_lse=return_attn_probs, softcap=0.0 if softcap is not None and softcap <= 0 else softcap,
+                    deterministic=bool(deterministic), alibi_slopes=alibi_slopes, seed=seed)  # fmt: skip
     if not return_attn_probs:
         return out
     if seed is None:

@@ -1,0 +1,97 @@
+"""flash-attn's forward and backward apart, against the whole functions under their names."""
+
+import unittest
+
+from torch_cases import DEVICES, Base, torch
+
+import gpu_headroom.torch as ht
+from gpu_headroom.torch import flash_attn as whole
+from gpu_headroom.torch import flash_attn_halves as halves
+
+
+def drawn(device, len_q=21, len_k=30):
+    g = torch.Generator().manual_seed(0)
+    shapes = (2, len_q, 4, 16), (2, len_k, 2, 16), (2, len_k, 2, 16), (2, len_q, 4, 16)
+    return [torch.randn(shape, generator=g).to(device) for shape in shapes]
+
+
+def numbers(device, *n):
+    return torch.tensor(n, dtype=torch.int32, device=device)
+
+
+class HalvesTest(Base):
+    def same(self, got, want):
+        for a, b in zip(got, want):
+            self.near(a, b, torch.float32)
+
+    def test_dense(self):
+        cases = ((False, (-1, -1), 0.0), (True, (-1, -1), 0.0), (True, (5, -1), 0.0), (False, (4, 3), 2.0))
+        for device in DEVICES:
+            *given, d_o = drawn(device)
+            slopes = torch.tensor([0.1, 0.2, 0.3, 0.4], device=device)
+            for causal, sides, softcap in cases:
+                for alibi in (None, slopes):
+                    q, k, v = (t.clone().requires_grad_() for t in given)
+                    o, lse, _ = whole.flash_attn_func(q, k, v, 0.0, None, causal, sides, softcap, alibi, return_attn_probs=True)
+                    want = torch.autograd.grad(o, (q, k, v), d_o)
+                    options = 0.0, None, causal, *sides, softcap, alibi
+                    made = halves._flash_attn_forward(q, k, v, *options, False)
+                    self.assertFalse(made[0].requires_grad)
+                    self.same(made[:2], (o, lse))
+                    into = [torch.full_like(t, torch.nan) for t in given]
+                    of_rows = halves._flash_attn_backward(d_o, *given, made[0], made[1], *into, *options, True)
+                    self.same(into, want)
+                    self.near(of_rows, (d_o * o).sum(-1).transpose(1, 2), torch.float32)
+            kept = torch.full_like(given[1], torch.nan)
+            halves._flash_attn_backward(d_o, *given, *halves._flash_attn_forward(*given, 0.0, None, True)[:2], None, kept, None, 0.0, None, True)
+            self.assertTrue(bool(kept.isfinite().all()))
+
+    def test_dropout_is_drawn_again_from_the_state(self):
+        for device in DEVICES:
+            *given, d_o = drawn(device)
+            o, lse, told, state = halves._flash_attn_forward(*given, 0.3, None, True, return_softmax=True)
+            self.assertEqual((told.shape, state.shape, state.dtype), ((2, 4, 21, 30), (2,), torch.int64))
+            q, k, v = (t.clone().requires_grad_() for t in given)
+            again = ht.attention(q, k, v, dropout_p=0.3, is_causal=True, align="bottom-right", layout="blhd", seed=state)
+            self.assertTrue(torch.equal(again, o))
+            into = [torch.empty_like(t) for t in given]
+            halves._flash_attn_backward(d_o, *given, o, lse, *into, 0.3, None, True, rng_state=state)
+            self.same(into, torch.autograd.grad(again, (q, k, v), d_o))
+
+    def test_packed(self):
+        for device in DEVICES:
+            given = [t.flatten(0, 1) for t in drawn(device)]
+            *given, d_o = given
+            lists = numbers(device, 0, 9, 42), numbers(device, 0, 31, 60)
+            for alibi in (None, torch.rand(2, 4, device=device)):
+                q, k, v = (t.clone().requires_grad_() for t in given)
+                o, lse, _ = whole.flash_attn_varlen_func(q, k, v, *lists, 33, 31, causal=True, alibi_slopes=alibi, return_attn_probs=True)
+                made = halves._flash_attn_varlen_forward(*given, *lists, 33, 31, 0.0, None, True, alibi_slopes=alibi)
+                self.same(made[:2], (o, lse))
+                into = [torch.full_like(t, torch.nan) for t in given]
+                halves._flash_attn_varlen_backward(d_o, *given, *made[:2], *into, *lists, 33, 31, 0.0, None, True, alibi_slopes=alibi)
+                self.same(into, torch.autograd.grad(o, (q, k, v), d_o))
+
+    def test_pages(self):
+        for device in DEVICES:
+            g = torch.Generator().manual_seed(0)
+            pages = [torch.randn(6, 8, 2, 16, generator=g).to(device) for _ in range(2)]
+            q, table, used = torch.randn(2, 4, 16, generator=g).to(device), numbers(device, 4, 0, 3, 1, 5, 2).view(2, 3), numbers(device, 20, 7)
+            lists = numbers(device, 0, 1, 2), numbers(device, 0, 24, 48)
+            o, lse, *_ = halves._flash_attn_varlen_forward(q, *pages, *lists, 1, 24, 0.0, None, False, block_table=table, seqused_k=used)
+            want = whole.flash_attn_with_kvcache(q[:, None], *pages, cache_seqlens=used, block_table=table, return_softmax_lse=True)
+            self.same((o, lse), (want[0][:, 0], want[1][..., 0].T))
+
+    def test_refused(self):
+        q, k, v = (t.flatten(0, 1) for t in drawn("cpu")[:3])
+        lists = numbers("cpu", 0, 42), numbers("cpu", 0, 60)
+        call = lambda **named: halves._flash_attn_varlen_forward(q, k, v, *lists, 42, 60, 0.0, None, True, **named)  # noqa: E731
+        with self.assertRaisesRegex(RuntimeError, "num_splits > 1 is not supported"):
+            call(num_splits=2)
+        for named in ({"leftpad_k": numbers("cpu", 1)}, {"seqused_k": numbers("cpu", 1)}):
+            with self.assertRaisesRegex(NotImplementedError, "are not served"):
+                call(**named)
+
+
+if __name__ == "__main__":
+    unittest.main()
