@@ -10,7 +10,7 @@
 #include "cli/ranks_options.h"
 #include "engine/model/models.h"
 #include "engine/model/plain_model.h"
-#include "studies/train/train_run.h"
+#include "studies/train/going_on.h"
 
 namespace headroom::cli {
 

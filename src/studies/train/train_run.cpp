@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <functional>
 
-#include "base/json.h"
 #include "base/text.h"
 #include "base/threads.h"
 #include "engine/exchange/agree.h"
@@ -14,150 +13,19 @@
 #include "engine/files/save.h"
 #include "engine/forecast/forecast.h"
 #include "engine/pass/recorded.h"
-#include "engine/store/transfer.h"
 #include "gpu/place.h"
 #include "report/described_table.h"
 #include "studies/memory/room.h"
 #include "studies/status.h"
 #include "studies/step/quantised.h"
+#include "studies/train/after_training.h"
+#include "studies/train/going_on.h"
 
 namespace headroom::studies {
 
 using engine::Training;
 
 namespace {
-
-constexpr const char* extended_at = "extended_at";  // in a checkpoint's settings: the steps at which a run got more of them
-
-// Everything that must be the same for a resumed run to give the same bits, as a checkpoint carries it.
-std::string settings_of(const TrainRun& r, const engine::Data& data) {
-  auto settings = parse_json(key_of(r), "settings");
-  settings["micro_batches"] = r.recipe.micro_batches_of_all();  // whichever ranks take them
-  settings["data"] = data.fingerprint();
-  return settings.dump();
-}
-
-// Nothing when the held-out part is shorter than one batch, or the run was asked to stop.
-Value validation_loss(Training& t, const engine::Data& data, std::int64_t most, const std::function<bool()>& stop) {
-  const auto all = data.validation_batches(t.recipe()), taken = most > 0 ? std::min(all, most) : all;
-  const int ranks = t.recipe().ranks.batches();
-  const auto batch = [&](std::int64_t b) { return std::min(b, taken - 1) * all / taken; };
-  double sum = 0, weights = 0;
-  for (std::int64_t b = 0; b < taken; b += ranks) {  // ranks share the batches out; their losses are added in the order of the batches
-    if (stop()) return {};
-    data.validation(t, batch(b + t.recipe().batch_of(t.rank())));
-    t.forward();
-    const auto each = t.losses();
-    for (int rank = 0; rank < ranks && b + rank < taken; ++rank) {
-      const double weight = data.validated(t.recipe(), batch(b + rank)) / double(t.recipe().batch * t.recipe().len);  // 1 of full rows
-      sum += weight * each[std::size_t(rank)];
-      weights += weight;
-    }
-  }
-  return taken > 0 ? Value(sum / weights) : Value();
-}
-
-std::int32_t drawn(const float* x, std::int64_t choices, double temperature, double uniform) {
-  const float top = *std::max_element(x, x + choices);
-  const auto weight = [&](std::int64_t v) { return std::exp(double(x[v] - top) / temperature); };
-  double sum = 0;
-  for (std::int64_t v = 0; v < choices; ++v) sum += weight(v);
-  double left = uniform * sum;
-  std::int64_t v = 0;
-  while (v + 1 < choices && (left -= weight(v)) >= 0) ++v;
-  return std::int32_t(v);
-}
-
-// A text goes on from the prompt, token numbers from token 0; each new token is a run of the model over the last `len`. A document begins
-// and ends with its separator.
-std::string sampled(Training& t, const TrainRun& r, const Tensor& logits, const std::function<bool()>& stop) {
-  const bool text = r.format == engine::TokenFormat::text;
-  const std::string prompt = r.documents ? r.prompt : !text ? std::string(1, '\0') : r.prompt.empty() ? "\n" : r.prompt;
-  std::vector<std::int32_t> all;
-  if (r.documents) all.push_back(std::int32_t(r.documents->token));
-  for (unsigned char c : prompt) all.push_back(c);
-  const auto len = t.recipe().len, vocab = t.recipe().model.vocab;
-  for (auto token : all) check(token < vocab, Code::bad_argument, "--prompt: byte {} is beyond the vocabulary of {}", token, vocab);
-  const Random random = Random{r.seed}.stream(0x5a);
-  std::string out;
-  for (std::int64_t n = 0; n < r.sample && !stop(); ++n) {
-    const auto have = std::min<std::int64_t>(len, std::int64_t(all.size()));
-    std::vector<std::int32_t> tokens(std::size_t(t.recipe().batch * len), 0);
-    std::copy_n(all.end() - have, have, tokens.begin());
-    t.feed(0, tokens, tokens);
-    t.logits_at(have - 1, logits);
-    const auto x = engine::values_of<float>(logits, t.context());
-    all.push_back(drawn(x.data(), text ? std::min<std::int64_t>(vocab, 256) : vocab, r.temperature, random.uniform(std::uint64_t(n))));
-    if (r.documents && all.back() == r.documents->token) break;
-    out += text ? std::string(1, char(all.back())) : fmt::format("{}{}", n ? " " : "", all.back());
-  }
-  return out;
-}
-
-// What a run must share with the checkpoint that it goes on from. More steps than that was made for extend it: from there on the
-// learning rate is that of the longer schedule, and the steps at which that happened are part of the settings from then on.
-std::string settings_going_on(const TrainRun& r, const std::string& asked, const std::string& theirs, std::int64_t step,
-                              const std::string& path) {
-  auto mine = parse_json(asked, "settings");
-  auto before = parse_json_or_discard(theirs);
-  check(before.is_object(), Code::io, "'{}' has damaged settings", path);
-  for (const auto& [key, value] : before.items())
-    check(mine.contains(key) || key == extended_at, Code::unsupported,
-          "'{}' was trained with {} {}, a setting that this version does not know: go on with the version that saved it", path, key,
-          value.dump());
-  const auto usual_settings = parse_json(key_of(TrainRun{}), "settings");
-  for (const auto& [key, usual] : usual_settings.items())
-    if (!before.contains(key)) before[key] = usual;  // a lever that the program which saved it did not have
-  const auto steps_of = [&](const nlohmann::json& j) {
-    return j.contains("steps") && j["steps"].is_number_integer() ? j["steps"].get<std::int64_t>() : 0;
-  };
-  const bool extended = steps_of(mine) > steps_of(before) && steps_of(before) > 0;
-  const auto in_words = [](const nlohmann::json& value) { return value.is_null() ? "none" : value.dump(); };
-  const auto refuse_other = [&](const std::string& key, const nlohmann::json& value) {
-    const bool may_switch = key == "precision" || key == "scales";
-    const bool may_differ =
-        (extended && (key == "steps" || key == "warmup")) || (r.switch_precision && may_switch) || key == "copies";  // which change no bit
-    check((before.contains(key) && before[key] == value) || may_differ, Code::bad_argument,
-          "'{}' was trained with {} {}, this run asks for {}; resume with the same{}, or save elsewhere", path, key,
-          before.contains(key) ? in_words(before[key]) : "unknown", in_words(value), may_switch ? ", change it by --switch-precision" : "");
-  };
-  refuse_other("lr", mine["lr"]);  // before the floor, which follows from it
-  for (const auto& [key, value] : mine.items()) refuse_other(key, value);
-  if (before.contains(extended_at)) mine[extended_at] = before[extended_at];
-  if (extended) mine[extended_at].push_back(step);
-  return mine.dump();
-}
-
-std::string words_of_extension(const TrainRun& r, const std::string& settings) {
-  const auto j = parse_json(settings, "settings");
-  if (!j.contains(extended_at)) return "";
-  std::vector<std::string> at;
-  for (const auto& step : j[extended_at]) at.push_back(step.dump());
-  return fmt::format(
-      "Extended at step {}: from there on the learning rate is that of a run of {} steps, so the result is not that of "
-      "{} steps in one go.",
-      joined(at), r.schedule.steps, r.schedule.steps);
-}
-
-// What --resume found: the same command begins a run and continues it, so a wrong folder would look like a first start.
-std::string words_of_beginning(const TrainRun& r, const std::optional<std::string>& newest, std::int64_t step, bool new_folder) {
-  if (!newest)
-    return fmt::format("there is no checkpoint to resume in '{}'{}; starting from step 0", r.folder, new_folder ? ", a new folder" : "");
-  if (step >= r.schedule.steps)
-    return fmt::format("'{}' is of the last step: no step is left to train; more --steps extend the run", *newest);
-  return fmt::format("continuing from '{}'{}", *newest, r.init.empty() ? "" : fmt::format("; the weights of '{}' are not read", r.init));
-}
-
-// Each rank reads the checkpoint itself. Hosts that share no folder would begin at different steps.
-void check_that_ranks_see(const std::optional<std::string>& newest, const std::string& folder, dist::Group& group) {
-  const std::string mine = newest ? std::filesystem::path(*newest).filename().string() : "no checkpoint";
-  const std::uint64_t number = std::hash<std::string>()(mine);
-  const char* what = "the checkpoint that they resume";
-  check(
-      group.least(number, what) == group.most(number, what), Code::bad_argument,
-      "--resume: ranks do not see the same checkpoints in '{}': here, on rank {}, it is {}; --save must be one folder that all ranks share",
-      folder, group.rank(), mine);
-}
 
 std::string words_of_stop(const TrainRun& r) {
   const std::string not_written = r.hugging_face.empty() ? "" : fmt::format("'{}' was not written, that is for the end", r.hugging_face);
@@ -209,89 +77,7 @@ void find_keep(TrainRun& r, std::uint64_t memory, const Device& device) {
   r.recipe.keep = engine::keep_that_fits(r.recipe, memory, device, r.threads).value_or(engine::Keeping{engine::Keep::input});
 }
 
-// from: the checkpoint that it goes on from, as its settings were then; none of a fresh run. Rows after it are made again, to the same
-// bits: they replace those that are kept. Rows before it are those of the run that made it.
-Life life_of(const TrainRun& r, const engine::Position& at, const std::string& settings_before, const Device& device, const Host& host) {
-  RowObject all{{"model", JsonOf<engine::Decoder>::to(r.recipe.model)}, {"seed", r.seed}};
-  all.update(json_of(r));
-  const auto settings = parse_json<RowObject>(at.settings, "settings");
-  all["data"] = settings["data"];
-  all["save"] = r.folder;
-  all["init"] = r.init;
-  if (settings.contains(extended_at)) all[extended_at] = settings[extended_at];
-  Host asked = host;
-  asked.resume = r.resume;
-  Life life(asked, "train", all, device.name, Life::Afresh::unsaid);  // what it goes on from is a checkpoint, with or without kept rows
-  if (at.step == 0) return life;
-  const auto before = parse_json<RowObject>(settings_before, "settings");
-  life.adopt(
-      [&](const RowObject& theirs) {
-        const auto same = [&](const auto& key, const RowObject& value) { return theirs.contains(key) && theirs[key] == value; };
-        bool all_same =
-            same("model", all["model"]) && same("seed", all["seed"]) && theirs.contains(extended_at) == before.contains(extended_at);
-        for (const auto& [key, value] : before.items()) all_same = all_same && (key == "micro_batches" || same(key, value));
-        return all_same && number_at(theirs, "micro_batches") * number_at(theirs, "ranks") == number_at(before, "micro_batches");
-      },
-      [&](const RowObject& row) { return row.contains("step") && row["step"].is_number() && row["step"] <= at.step; });
-  return life;
-}
-
-// The newest checkpoint may be damaged, and one before it whole.
-std::int64_t with_remedy(const std::function<std::int64_t()>& read_newest) {
-  try {
-    return read_newest();
-  } catch (const Error& e) {
-    if (e.at.code == Code::io) throw Error(e.at, fmt::format("{}; move it away to go on from an earlier one", e.what()));
-    throw;
-  }
-}
-
-void begin_with(Training& t, const std::string& folder) {
-  if (const auto checkpoint = engine::newest_checkpoint(folder)) return engine::load_weights(t, *checkpoint);
-  engine::load_pretrained(t, folder);
-}
-
 }  // namespace
-
-engine::Decoder model_of_init(const std::string& folder) {
-  if (const auto checkpoint = engine::newest_checkpoint(folder)) return engine::describe_checkpoint(*checkpoint).model;
-  return engine::pretrained_model(folder);
-}
-
-bool go_on_as_checkpoint(TrainRun& r, const std::function<bool(const std::string& option)>& named, bool names_model) {
-  const auto newest = engine::newest_checkpoint(r.folder);
-  if (!newest) return false;
-  RowObject settings;
-  try {
-    const auto described = engine::describe_checkpoint(*newest);
-    settings = parse_json_or_discard<RowObject>(described.position.settings);
-    if (!names_model) r.recipe.model = described.model;
-  } catch (const Error&) { return false; }  // going on from it says what is wrong
-  if (!settings.is_object()) return true;
-  describe(r, [&](auto& member, const Description& d) {
-    const std::string_view name = d.name;
-    const bool not_of_fp8 = r.switch_precision || size_of(r.recipe.precision.dtype) != 1;  // precision is described before them
-    const bool of_its_own =
-        name == "micro_batches" || (name == "warmup" && named("--steps")) || ((name == "scales" || name == "copies") && not_of_fp8);
-    if (d.role != Role::asked || of_its_own || named(first_option_of(d))) return;
-    if (const auto at = settings.find(d.name); at != settings.end()) read_member(*at, member);
-  });
-  return true;
-}
-
-std::optional<Precision> precision_of_checkpoint(const std::string& folder) {
-  const auto newest = engine::newest_checkpoint(folder);
-  if (!newest) return {};
-  nlohmann::json settings;
-  try {
-    settings = parse_json_or_discard(engine::describe_checkpoint(*newest).position.settings);
-  } catch (const Error&) { return {}; }  // going on from it says what is wrong
-  if (!settings.is_object() || !settings.contains("precision") || !settings["precision"].is_string()) return {};
-  const auto words = WordsOf<Precision>::all();
-  const std::string word = settings["precision"];
-  if (std::find(words.begin(), words.end(), word) == words.end()) return {};
-  return word_read<Precision>(word, "precision", {});
-}
 
 Outcome train_study(const TrainRun& asked, const Device& device, const Host& host, dist::Group* group) {
   TrainRun r = asked;

@@ -95,16 +95,6 @@ void describe(Of<TrainRow> auto& r, auto&& f) {
   f(r.flushed, {.name = "flushed", .role = Role::noted, .unit = Unit::share});
 }
 
-// The model whose weights --init names.
-engine::Decoder model_of_init(const std::string& folder);
-
-// What the newest checkpoint in a folder was trained in: a run that goes on from it and names no precision does so in that one.
-std::optional<Precision> precision_of_checkpoint(const std::string& folder);
-
-// A run that goes on from the newest checkpoint in its folder has that run's settings and model, where the command names no others. Steps that are named
-// extend it, with a warm-up of their own. True: there is such a checkpoint, and the model is its own unless `names_model`.
-bool go_on_as_checkpoint(TrainRun&, const std::function<bool(const std::string& option)>& named, bool names_model);
-
 // The table of losses, which are kept in the store as they come; validation loss, unigram entropy, peak and forecast. A loss that is not
 // finite ends it with an Error that says at which step and where it began. A run that is stopped is saved first, and fails; one that does
 // not fit is answered no.
