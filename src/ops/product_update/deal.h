@@ -1,5 +1,5 @@
 // How a launch's tiles are dealt to its clusters. Whole tiles go round in turns. Where the last round would leave many clusters idle, its tiles are
-// shared: each is summed in parts, runs of its tokens, by several clusters at once. Whoever has a tile's last part waits for the others' sums, which
+// shared: each is summed in parts, runs of its tokens, by several clusters at once. The cluster with a tile's last part waits for the others' sums, which
 // come from earlier turns, adds them and updates the weight. Which parts there are follows from the shapes, so the bits are those of any number of clusters.
 #pragma once
 

@@ -106,8 +106,8 @@ void backward_with(const Problem& p, const Backward& t, Context& ctx) {
   mend_backward_on_gpu(p, t, lists, ctx);
 }
 
-// Packed documents and capped scores. Of caps that ask for a fixed order those up to head dim 128 are refused. Short documents have it though nobody asked,
-// for there tiles of keys are cut at no border (bench/lab/attention_bwd.md).
+// Packed documents and capped scores. Capped scores in a fixed order are refused up to head dim 128. Short documents always have a fixed order:
+// their tiles of keys are cut at no border (bench/lab/attention_bwd.md).
 template <class T, Reach reach, bool cap>
 void backward_of_more(const Problem& p, const Backward& t, Context& ctx) {
   const std::int64_t dim = std::max(p.head_dim, p.value_dim());
