@@ -74,6 +74,22 @@ class FlashAttn3Test(Base):
             self.near(fa.flash_attn_varlen_func(*(x.flatten(0, 1) for x in (q, k, v)), *cu, 33, 40, causal=True).view(o.shape), o, torch.float32)
             self.near(fa.flash_attn_with_kvcache(q, k, v, cache_seqlens=40, causal=True), o, torch.float32)
 
+    def test_sinks(self):
+        """As vLLM's and transformers' builds have them, for gpt-oss."""
+        for device in DEVICES:
+            q, k, v = turned(device)
+            sink = torch.randn(4, device=device, requires_grad=True)
+            want = ht.attention(q, k, v, is_causal=True, align="bottom-right", layout="blhd", sink=sink)
+            self.assertGreater((want - fa.flash_attn_func(q, k, v, causal=True)).abs().max().item(), 0.05)
+            o = fa.flash_attn_func(q, k, v, causal=True, s_aux=sink)
+            self.near(o, want, torch.float32)
+            self.near(torch.autograd.grad(o.sum(), sink)[0], torch.autograd.grad(want.sum(), sink)[0], torch.float32)
+            cu = [numbers(device, 0, 33, 66), numbers(device, 0, 40, 80)]
+            self.near(fa.flash_attn_varlen_func(*(x.flatten(0, 1) for x in (q, k, v)), *cu, 33, 40, causal=True, s_aux=sink).view(o.shape), want, torch.float32)
+            self.near(fa.flash_attn_with_kvcache(q, k, v, cache_seqlens=40, causal=True, s_aux=sink), want, torch.float32)
+            begins = numbers(device, 0, 0)
+            self.near(fa.flash_attn_with_kvcache(q, k, v, cache_seqlens=40, cache_leftpad=begins, causal=True, s_aux=sink), want, torch.float32)
+
     def test_in_8_bits(self):
         for device in DEVICES:
             q, k, v = (x.to(torch.float8_e4m3fn) for x in turned(device))

@@ -116,6 +116,8 @@ class LatentTest(Base):
         ):
             with self.subTest(words), self.assertRaisesRegex(error, "gpu_headroom.torch.flash_attn_3.flash_attn_func: .*" + words):
                 call()
+        with self.assertRaisesRegex(NotImplementedError, "s_aux is not served with qv"):
+            fa.flash_attn_func(q, k, v, qv=qv, s_aux=torch.zeros(4))
 
 
 if __name__ == "__main__":

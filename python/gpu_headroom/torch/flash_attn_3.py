@@ -85,15 +85,16 @@ def flash_attn_func(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, softmax_scale: Optional[float] = None, causal: bool = False, qv: Tensor = None,
     q_descale: Tensor = None, k_descale: Tensor = None, v_descale: Tensor = None, window_size: Tuple[int, int] = (-1, -1), attention_chunk: int = 0,
     softcap: float = 0.0, num_splits: int = 1, pack_gqa: Optional[bool] = None, deterministic: bool = False, sm_margin: int = 0,
-    return_attn_probs: bool = False,
+    return_attn_probs: bool = False, s_aux: Tensor = None,
 ) -> Union[torch.Tensor, WithLse]:  # fmt: skip
     """q: [batch, len_q, heads, head_dim]; k and v: [batch, len_k, kv_heads, head_dim]. return_attn_probs: (o, lse).
 
     qv: as q, with the values' dimensions: scores are q k^T + qv v^T, and a softmax_scale that is None counts the dimensions of both.
+    s_aux: [heads], a sink of each head, as the builds of vLLM and transformers have it.
     attention_chunk: rows see the keys of their own chunk of so many, counted from the first key.
     """
     if qv is not None:
-        check_qv("flash_attn_3.flash_attn_func", q, k, v, qv)
+        check_qv("flash_attn_3.flash_attn_func", q, k, v, qv, s_aux)
     chunk = _chunk("flash_attn_func", attention_chunk)
     q, k, v = (_of_8_bits(t, scales) for t, scales in ((q, q_descale), (k, k_descale), (v, v_descale)))
     documents = {}
@@ -107,7 +108,8 @@ def flash_attn_func(
         of_q, of_k = documents.values()
         o, lse = attention_with_qv(q, qv, k, v, of_q, of_k, _sides(causal, window), softmax_scale, _cap(softcap))
         return (o, lse) if return_attn_probs else o
-    options: Any = {"is_causal": causal and window is None, "window": window, "align": "bottom-right", "deterministic": bool(deterministic), **documents}
+    options: Any = {"is_causal": causal and window is None, "window": window, "align": "bottom-right", "deterministic": bool(deterministic), "sink": s_aux}
+    options.update(documents)
     call = lambda v: attention(q, k, v, scale=softmax_scale, layout="blhd", softcap=_cap(softcap), return_lse=return_attn_probs, **options)  # noqa: E731
     return _by_parts(call, v)
 
@@ -134,13 +136,13 @@ def flash_attn_varlen_func(
     seqused_q: Tensor = None, seqused_k: Tensor = None, softmax_scale: Optional[float] = None, causal: bool = False, qv: Tensor = None,
     q_descale: Tensor = None, k_descale: Tensor = None, v_descale: Tensor = None, window_size: Tuple[int, int] = (-1, -1), attention_chunk: int = 0,
     softcap: float = 0.0, num_splits: int = 1, pack_gqa: Optional[bool] = None, deterministic: bool = False, sm_margin: int = 0,
-    return_attn_probs: bool = False,
+    return_attn_probs: bool = False, s_aux: Tensor = None,
 ) -> Union[torch.Tensor, WithLse]:  # fmt: skip
     """q: [tokens, heads, head_dim]; k and v: [tokens_k, kv_heads, head_dim]. seqused_q, seqused_k: how many tokens of each sequence there are, int32; the
     rest of its queries give 0. return_attn_probs: (o, lse [heads, tokens])."""
     chunk = _chunk("flash_attn_varlen_func", attention_chunk)
     if qv is not None:
-        check_qv("flash_attn_3.flash_attn_varlen_func", q, k, v, qv)
+        check_qv("flash_attn_3.flash_attn_varlen_func", q, k, v, qv, s_aux)
     if any(t.dtype in _IN_8_BITS for t in (q, k, v)):
         of = {name: _sequence_of(cu, t.shape[0])[0] for name, cu, t in (("q", cu_seqlens_q, q), ("k", cu_seqlens_k, k))}
         q, k, v = (_of_8_bits(t, scales, of[at]) for t, scales, at in ((q, q_descale, "q"), (k, k_descale, "k"), (v, v_descale, "k")))
@@ -156,6 +158,7 @@ def flash_attn_varlen_func(
         o, lse = attention_with_qv(q, qv, k, v, of_q, of_k, _sides(causal, window), softmax_scale, _cap(softcap))
         return (o[0], lse[0]) if return_attn_probs else o[0]
     options: Any = {"is_causal": causal and window is None, "window": window, "return_lse": return_attn_probs, "deterministic": bool(deterministic)}
+    options["sink"] = s_aux
     call = lambda v: attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, scale=softmax_scale, softcap=_cap(softcap), **options)  # noqa: E731
     return _by_parts(call, v)
 
@@ -184,6 +187,7 @@ def flash_attn_with_kvcache(
     rotary_seqlens: Tensor = None, q_descale: Tensor = None, k_descale: Tensor = None, v_descale: Tensor = None, softmax_scale: Optional[float] = None,
     causal: bool = False, window_size: Tuple[int, int] = (-1, -1), attention_chunk: int = 0, softcap: float = 0.0, rotary_interleaved: bool = True,
     scheduler_metadata: Tensor = None, num_splits: int = 0, pack_gqa: Optional[bool] = None, sm_margin: int = 0, return_softmax_lse: bool = False,
+    s_aux: Tensor = None,
 ) -> Any:  # fmt: skip
     """q: [batch, new, heads, head_dim], or with cu_seqlens_q and max_seqlen_q [tokens, heads, head_dim]; caches: [batch, room, kv_heads, head_dim], or with
     page_table [pages, page, kv_heads, head_dim]. k and v, packed with cu_seqlens_k_new, are written behind cache_seqlens first. return_softmax_lse: (o, lse,
@@ -192,7 +196,7 @@ def flash_attn_with_kvcache(
     name = "flash_attn_with_kvcache"
     where, paged = f"flash_attn_3.{name}", page_table is not None
     if qv is not None:
-        check_qv(where, q, k_cache, v_cache, qv)
+        check_qv(where, q, k_cache, v_cache, qv, s_aux)
     chunk = _chunk(name, attention_chunk)
     _check_new(where, k, v, rotary_cos, rotary_sin, cache_seqlens)
     if cu_seqlens_q is not None and max_seqlen_q is None:
@@ -237,6 +241,7 @@ def flash_attn_with_kvcache(
         lengths = grown
     q, scales = _of_8_bits(q if cu_seqlens_q is None else padded(q, cu_seqlens_q, max_seqlen_q), q_descale), (k_descale, v_descale)
     options: Any = {"is_causal": causal and window is None, "scale": softmax_scale, "window": window, "layout": "blhd", "softcap": _cap(softcap)}
+    options["sink"] = s_aux
     table = page_table if page_table is None or cache_batch_idx is None else page_table[rows]
     listed = cache_leftpad is not None or chunk or cu_seqlens_q is not None or qv is not None
     if table is not None and (listed or k_cache.dtype in _IN_8_BITS):

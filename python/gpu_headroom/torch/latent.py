@@ -43,8 +43,10 @@ def _block(
     return o.flatten(2, 3), lse.reshape(batch, heads, rows)
 
 
-def check_qv(where: str, q: Any, k: Any, v: Any, qv: Any) -> None:
+def check_qv(where: str, q: Any, k: Any, v: Any, qv: Any, sink: Any) -> None:
     """qv beside q, with v's dimensions: [..., heads, dim]. attention() is not asked, so the others are looked at here too."""
+    if sink is not None:
+        raise NotImplementedError(f"gpu_headroom.torch.{where}: s_aux is not served with qv: leave one of them out")
     for name, t in (("q", q), ("k", k), ("v", v), ("qv", qv)):
         if not isinstance(t, torch.Tensor):
             raise TypeError(f"gpu_headroom.torch.{where}: {name} is a {type(t).__name__}, not a tensor")
