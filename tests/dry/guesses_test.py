@@ -69,6 +69,41 @@ class Guesses(Dry):
         self.assertEqual(self.dry(program, HEADROOM_DRY_ROUTING="balanced")[0][0][:14], "0 [0, 0, 0, 0]")
         self.assertEqual(self.dry(program, HEADROOM_DRY_ROUTING="worst")[0][0][:14], "4 [1, 2, 3, 4]")
 
+    def test_the_one_expert_of_each_token_is_any_of_them(self):
+        """As Switch's router chooses, by the index of the largest. Where no module chooses by it, it is the one in the middle; so is a next word."""
+        program = """
+            import torch
+            class Switch(torch.nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.router = torch.nn.Linear(16, 8)
+                def forward(self, x):
+                    p = self.router(x).softmax(-1)
+                    most, to = torch.max(p, dim=-1, keepdim=True)
+                    again = p.argmax(-1)
+                    best = p.max(-1).values
+                    print([(to[:, 0] == e).nonzero().shape[0] for e in range(8)], [(again == e).nonzero().shape[0] for e in range(8)])
+                def generate(self, x):
+                    return self.router(x).argmax(-1)
+            class Largest(Switch):
+                def forward(self, x):
+                    best, _ = self.router(x).max(dim=-1)
+                    print((best > 0).nonzero().shape[0])
+            x = torch.randn(64, 16, device="cuda")
+            model = Switch().cuda()
+            model(x)
+            print(set(model.generate(x).tolist()))
+        """
+        lines, marks = self.dry(program)
+        for counts in eval(lines[0].replace('] [', '], [')):
+            self.assertEqual((sum(counts), min(counts) > 0, max(counts) > min(counts)), (64, True, True), lines)
+        self.assertEqual(lines[1], "{4}")
+        self.assertIn(0, [m[2] for m in marks if m[0] == "routed"])
+        self.assertEqual(self.dry(program, HEADROOM_DRY_ROUTING="balanced")[0][0], f"{[8] * 8} {[8] * 8}")
+        self.assertEqual(self.dry(program, HEADROOM_DRY_ROUTING="worst")[0][0], f"{[64] + [0] * 7} {[64] + [0] * 7}")
+        lines, marks = self.dry(program.replace("model = Switch()", "model = Largest()"))
+        self.assertEqual((lines, {m[2] for m in marks if m[0] == "routed"}), (["32", "{4}"], {1}), "its indices are not kept")
+
     def test_what_checkpointing_runs_again_goes_to_the_same_experts(self):
         """Else the shapes differ from those of the forward pass, and PyTorch ends the program."""
         lines, _ = self.dry("""

@@ -4,10 +4,11 @@ import os
 import sys
 import threading
 
-from . import branches, loops
+from . import branches, loops, routes
 from .frames import loop_frame, own_frame
 from .operations import DRAWN, MOST, NUMBERS
-from .rules import MASKS, Rules, owner
+from .reads import by_source
+from .rules import EXPERTS_AT_MOST, MASKS, Rules, owner
 
 WORDS = 64  # as many guessed numbers at most may be those that a model proposes and another chooses
 MOST_COUNTED = 8 * MOST  # elements of an unknown mask of which rows are counted
@@ -131,11 +132,23 @@ class Again:
         if bare in ("argmax", "argmin", "multinomial"):
             dim = -1 if bare == "multinomial" else args[1] if len(args) > 1 else kwargs.get("dim")
             among = x.numel() if dim is None else x.shape[dim] if x.dim() else 1
-            return [self.rules.middle(shapes[0], among)]
+            routed = None if bare == "multinomial" or dim is None else self.routed(x, dim, shapes[0], among, False)
+            return [self.rules.middle(shapes[0], among) if routed is None else routed]
         if bare in ("max", "min") and len(shapes) == 2:
             dim = args[1] if len(args) > 1 else kwargs.get("dim", -1)
-            return [None, self.rules.middle(shapes[1], x.shape[dim] if x.dim() else 1)]
+            among = x.shape[dim] if x.dim() else 1
+            routed = self.routed(x, dim, shapes[1], among, True)
+            return [None, self.rules.middle(shapes[1], among) if routed is None else routed]
         return None
+
+    def routed(self, x, dim, shape, among, tells_values):
+        """The largest of a few unknown numbers in each row, where a module chooses by it (the one expert of each token): any of them. None: it does not."""
+        if not x.dtype.is_floating_point or not 1 < among <= EXPERTS_AT_MOST or not by_source(routes.is_choice, False, self.torch.nn.Module, tells_values):
+            return None
+        if len(shape) == x.dim():
+            return self.rules.chosen(shape, dim, among)
+        dim, shape = dim % x.dim(), list(shape)
+        return self.rules.chosen([*shape[:dim], 1, *shape[dim:]], dim, among).squeeze(dim)
 
     def agreement(self, bare, args):
         """Where guessed whole numbers are the same: a few words that one model proposes and another would choose. Both are the middle one by a rule, so
