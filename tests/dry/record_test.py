@@ -21,6 +21,27 @@ class Record(Dry):
         record = self.recorded(program)
         self.assertEqual((b"forward" in record, b"evaluation" in record), (True, False))
 
+    def test_a_compiled_forward_pass_that_makes_a_module_is_one_graph(self):
+        """As those of transformers do by `self.layers[:n]`. What the observer notes of a module would break it in two, with other blocks than on a card."""
+        lines, _ = self.dry("""
+            import torch
+            class Model(torch.nn.Module):
+                def __init__(self):
+                    super().__init__()
+                    self.layers = torch.nn.ModuleList(torch.nn.Linear(8, 8) for _ in range(3))
+                def forward(self, x):
+                    for layer in self.layers[:2]:
+                        x = layer(x)
+                    return x
+            model = Model().cuda()
+            x = torch.randn(4, 8, device="cuda")
+            model(x)
+            torch.compile(model, backend="aot_eager")(x).sum().backward()
+            from torch._dynamo.utils import counters
+            print(counters["stats"]["unique_graphs"], len(counters["graph_break"]))
+        """)
+        self.assertEqual(lines, ["1 0"])
+
     def test_a_part_without_gradients_is_forward_and_a_whole_model_evaluation(self):
         part = ("class Part(nn.Module):\n    @torch.no_grad()\n    def forward(self, x):\n        return x * 2\n"
                 "class Whole(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.part, self.net = Part(), net\n"
