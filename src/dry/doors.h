@@ -21,9 +21,12 @@ uint32_t headroom_dry_scope(uint32_t number);
 /* ---- Values: what the card's memory holds, where that is known. Copies to the card, fills and copies on it are kept by the library
  * itself (up to 1 MiB each); an observer adds results of small operations and takes back what an operation overwrote.
  * A block's values are forgotten when PyTorch's allocator takes it back. */
-int headroom_dry_known(const void* p, size_t bytes, void* out); /* 1: all of it; 2: some of it is a guess; 0: unknown bytes are zeros */
+/* 1: all of it; 2: some of it is a guess; 3: some a word; 4: some a choice; 0: unknown bytes are zeros */
+int headroom_dry_known(const void* p, size_t bytes, void* out);
 void headroom_dry_know(void* p, size_t bytes, const void* from);
 void headroom_dry_guess(void* p, size_t bytes, const void* from); /* the same, but it is a guess: reads of it count as unknown */
+/* The same, but it stands for a choice among unknown numbers (argmax); `word` 1: for one of many words, in few rows. */
+void headroom_dry_choose(void* p, size_t bytes, const void* from, int word);
 void headroom_dry_forget(void* p, size_t bytes);
 /* Pieces of a tensor: so many bytes from each of `count` places on, which are told in elements of `element` bytes. */
 void headroom_dry_forget_each(void* p, const int64_t* places, size_t count, size_t element, size_t bytes);

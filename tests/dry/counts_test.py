@@ -160,7 +160,7 @@ class Counts(Dry):
 
     def test_a_count_that_may_become_a_size_is_told(self):
         for read in "int(mask.sum())", "mask.long().sum().item()", "torch.count_nonzero(mask).item()", "mask.sum(1).max().item()", "mask.cumsum(1)[:, -1].max().item()", \
-                "mask.view(4, 4, 64).sum((0, 2)).tolist()[0]", "2 if (mask.sum() > 2) else 1", "mask.any(1).nonzero().shape[0]", "mask.int().clone().sum(1).max().item()":
+                "mask.view(4, 4, 64).sum((0, 2)).tolist()[0]", "2 if (mask.sum() > 2) else 1", "mask.any(1).nonzero().shape[0]", "mask.int().clone().sum(1).max().item()", "int(mask.float().sum())", "(mask * 1).sum().item()", "int(mask.float().mean() * 9)":
             lines, told = self.guesses(f"import torch\nmask = torch.randn(64, 16, device='cuda') > 0\nn = {read}\nprint(torch.empty(n).numel() > 0)\n")
             self.assertEqual((lines, told), (["True"], [(3, MASKS)]), read)
 
@@ -281,6 +281,7 @@ class Counts(Dry):
             rows, mask = x.view(-1, 8), x > 0
             print(int(mask.sum()), int(mask.view(-1, 8).sum(1).max()), x.argmax().item(), mask.long().sum().item())
             counts = torch.bincount(rows.topk(2)[1].flatten(), minlength=8)
+            torch.empty(counts.max()), torch.empty(mask.sum())
             print(counts.sum().item(), counts.min().item() > 0, torch.isfinite(x).all().item(), torch.isnan(x).any().item())
             print(torch.unique(x).shape[0], torch.unique(rows, dim=0).shape[0])
         """
@@ -288,7 +289,7 @@ class Counts(Dry):
         half = 5 << 19
         self.assertEqual(lines, [f"{half} 4 {half} {half}", f"{2 * (5 << 17)} True True False", f"{5 << 20} {5 << 17}"])
         self.assertEqual({m for _, m in told}, {0, MASKS, DIFFERENCES})
-        self.assertEqual(self.guesses(program, HEADROOM_DRY_ROUTING="balanced")[0][::2], [f"0 0 {half} 0", "1 1"])
+        self.assertEqual(self.guesses(program, HEADROOM_DRY_ROUTING="balanced")[0][::2], ["0 0 1 0", "1 1"], "the largest may be any")
 
     def test_tokens_of_a_large_batch_go_to_different_experts_at_random(self):
         lines, told = self.guesses("""

@@ -25,6 +25,25 @@ class Floats(Dry):
         self.assertEqual(lines, ["198.0", "102 [0, 66, 132]"])
         self.assertEqual([m for m in marks if m[0] == "value"], [])
 
+    def test_many_zeros_are_known_and_what_is_scattered_into_them(self):
+        """An assigner of boxes puts ones where a box has its best cells. Moments of an optimizer, and what unknown numbers are added to, are not known."""
+        lines, _ = self.dry("""
+            import torch
+            few, cells = torch.zeros(300, 300, device="cuda"), torch.zeros(4, 8, 33600, device="cuda")
+            few[3, 5:9] = 1
+            best = torch.randn(4, 8, 33600, device="cuda").topk(10, -1)[1]
+            cells.scatter_(-1, best, 1.0)
+            print(few.nonzero().shape[0], int(few.sum()), cells.bool().sum().item(), cells.nonzero().shape[0])
+            few.add_(torch.randn(300, 300, device="cuda"))
+            print(few.nonzero().shape[0])
+            net = torch.nn.Linear(300, 300, bias=False).cuda()
+            optimizer = torch.optim.Adam(net.parameters())
+            net(torch.randn(2, 300, device="cuda")).sum().backward()
+            optimizer.step()
+            print(optimizer.state[net.weight]["exp_avg"].nonzero().shape[0])
+        """, HEADROOM_DRY_STEPS="9")
+        self.assertEqual(lines, ["4 4 320 320", "45000", "45000"])
+
     def test_positions_that_became_numbers_are_counted_to(self):
         lines, marks = self.dry("""
             import torch

@@ -199,6 +199,7 @@ class Values(Dry):
                 print(s.get_scale(), int(o.state[p]["step"]))
         """, HEADROOM_DRY_STEPS="9")
         self.assertEqual(lines, ["65536.0 1", "131072.0 2", "131072.0 3", "262144.0 4"])
+        self.assertEqual([m for m in marks if m[0] == "scaled"], [("scaled", "", 16)], "so many halvings, at most, and as many steps that a card skips")
         self.assertEqual([m for m in marks if m[0] == "value"], [])
 
     def test_what_an_operation_overwrites_is_no_longer_known(self):

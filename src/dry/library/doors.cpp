@@ -32,6 +32,9 @@ uint32_t headroom_dry_scope(uint32_t number) {
 int headroom_dry_known(const void* p, size_t bytes, void* out) { return int(known(p, bytes, out)); }
 void headroom_dry_know(void* p, size_t bytes, const void* from) { know(p, bytes, from); }
 void headroom_dry_guess(void* p, size_t bytes, const void* from) { know(p, bytes, from, Knowledge::guessed); }
+void headroom_dry_choose(void* p, size_t bytes, const void* from, int word) {
+  know(p, bytes, from, word ? Knowledge::word : Knowledge::chosen);
+}
 void headroom_dry_forget(void* p, size_t bytes) { forget(p, bytes); }
 void headroom_dry_forget_each(void* p, const int64_t* places, size_t count, size_t element, size_t bytes) {
   forget_each(p, std::span(places, count), element, bytes);

@@ -30,8 +30,8 @@ struct Later {
 struct Part : std::vector<char> {
   Part() = default;
   template <class Iterator>
-  Part(Iterator first, Iterator last, bool is_guess) : std::vector<char>(first, last), guess(is_guess) {}
-  bool guess = false;
+  Part(Iterator first, Iterator last, Knowledge known) : std::vector<char>(first, last), how(known) {}
+  Knowledge how = Knowledge::all;
 };
 
 struct Hole {
@@ -75,7 +75,7 @@ struct Parts {  // pieces of known memory; they never overlap
       Address from = begin;
       for (auto h = hole; from < end; ++h) {
         const Address to = h == holes.end() ? end : std::clamp(h->begin, from, end);
-        if (to > from) bytes.emplace_hint(at, from, Part(part.begin() + (from - begin), part.begin() + (to - begin), part.guess));
+        if (to > from) bytes.emplace_hint(at, from, Part(part.begin() + (from - begin), part.begin() + (to - begin), part.how));
         if (h == holes.end()) break;
         from = std::max(from, h->end);
       }
@@ -90,14 +90,14 @@ struct Parts {  // pieces of known memory; they never overlap
     for (; at != bytes.end() && at->first < begin + n; ++at) {
       const Address first = std::max(begin, at->first), last = std::min(begin + n, at->first + at->second.size());
       const auto from = at->second.begin() + std::ptrdiff_t(first - at->first);
-      if (first < last) all[first - begin] = {from, from + std::ptrdiff_t(last - first), at->second.guess};
+      if (first < last) all[first - begin] = {from, from + std::ptrdiff_t(last - first), at->second.how};
     }
     return all;
   }
 
   // Unknown bytes become `unknown`, again and again; zeros without it.
   Knowledge read(Address begin, std::size_t n, char* out, std::span<const char> unknown = {}) const {
-    bool guessed = false;
+    Knowledge how = Knowledge::all;
     if (unknown.empty())
       std::memset(out, 0, n);
     else
@@ -110,9 +110,9 @@ struct Parts {  // pieces of known memory; they never overlap
       if (first >= last) continue;
       std::memcpy(out + (first - begin), at->second.data() + (first - at->first), last - first);
       found += last - first;
-      guessed |= at->second.guess;
+      how = std::max(how, at->second.how);
     }
-    return found != n ? Knowledge::none : guessed ? Knowledge::guessed : Knowledge::all;
+    return found != n ? Knowledge::none : how;
   }
 };
 
@@ -157,7 +157,7 @@ void know(void* p, std::size_t bytes, const void* from, Knowledge how) {
   const std::lock_guard lock(parts().mutex);
   parts().forget(number(p), bytes);
   const char* const first = static_cast<const char*>(from);
-  parts().bytes[number(p)] = {first, first + bytes, how == Knowledge::guessed};
+  parts().bytes[number(p)] = {first, first + bytes, how};
 }
 
 void know_later(void* p, std::size_t bytes, std::function<bool(char*)> fetch) {

@@ -9,7 +9,9 @@ namespace headroom::dry {
 
 constexpr std::size_t most_known_bytes = 1 << 20;  // most of one copy
 
-enum class Knowledge { none, all, guessed };  // guessed: some bytes are guesses
+// guessed: some bytes are guesses; chosen: some stand for a choice among unknown numbers, and a size that follows from them may be any
+// word: the same, of many words in few rows.
+enum class Knowledge { none, all, guessed, word, chosen };
 
 Knowledge known(const void* p, std::size_t bytes, void* out);  // unknown bytes of `out` become zeros
 void know(void* p, std::size_t bytes, const void* from, Knowledge = Knowledge::all);

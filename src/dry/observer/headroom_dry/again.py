@@ -11,7 +11,7 @@ from .reads import by_source
 from .rules import EXPERTS_AT_MOST, MASKS, Rules, owner
 
 WORDS = 64  # as many guessed numbers at most may be those that a model proposes and another chooses
-MOST_COUNTED = 8 * MOST  # elements of an unknown mask of which rows are counted
+COUNTING = "sum mean cumsum count_nonzero".split()
 COUNTS, PATIENCE = 16, 1000  # of one line in one turn of its loop's function
 
 inside = threading.local()  # now: this observer computes; told: the line that reads was said; waiting: a call with a number for a tensor
@@ -111,13 +111,13 @@ class Again:
         if bare == "any" and not shapes[0] and (self.goes_on_by(COUNTS, PATIENCE) or self.works_on_any()):  # `while unfinished.any()`, `if inside.any()`
             self.say_routed(MASKS)
             return [torch.tensor(self.rules.how != "balanced", device="cpu")]
-        if bare in ("sum", "count_nonzero") and x.numel() > 1 and not shapes[0] and self.is_of_a_mask(x):  # so that `x[mask]` has as many
-            self.rules.counted = True
-            return None if self.waits_for_a_count() else [torch.tensor(self.rules.how_many(x), device="cpu")]
-        if bare in ("sum", "cumsum", "count_nonzero") and len(args) > 1 and 1 < x.numel() <= MOST_COUNTED and self.is_of_a_mask(x):  # lengths of padded rows
-            along = args[1] if isinstance(args[1], int) or args[1] is None else list(args[1])
-            self.rules.counted = True
-            return [getattr(torch, bare)(self.rules.mask(x.shape, self.rules.lacks(x)), along).reshape(shapes[0])]
+        if bare in COUNTING and x.numel() > 1 and self.is_of_a_mask(x):
+            if not shapes[0]:  # so that `x[mask]` has as many
+                self.rules.counted = True
+                return None if self.waits_for_a_count() else [self.count_of_mask(bare, x, None, shapes[0])]
+            if len(args) > 1:  # lengths of padded rows
+                self.rules.counted = True
+                return [self.count_of_mask(bare, x, args[1] if isinstance(args[1], int) or args[1] is None else list(args[1]), shapes[0])]
         if bare == "topk":
             dim = args[2] if len(args) > 2 else kwargs.get("dim", -1)
             return [None, self.rules.chosen(shapes[1], dim, x.shape[dim] if x.dim() else 1)]
@@ -133,12 +133,12 @@ class Again:
             dim = -1 if bare == "multinomial" else args[1] if len(args) > 1 else kwargs.get("dim")
             among = x.numel() if dim is None else x.shape[dim] if x.dim() else 1
             routed = None if bare == "multinomial" or dim is None else self.routed(x, dim, shapes[0], among, False)
-            return [self.rules.middle(shapes[0], among) if routed is None else routed]
+            return [self.rules.choice(shapes[0], among, not floating or self.is_of_ones(x)) if routed is None else routed]
         if bare in ("max", "min") and len(shapes) == 2:
             dim = args[1] if len(args) > 1 else kwargs.get("dim", -1)
             among = x.shape[dim] if x.dim() else 1
             routed = self.routed(x, dim, shapes[1], among, True)
-            return [None, self.rules.middle(shapes[1], among) if routed is None else routed]
+            return [None, self.rules.choice(shapes[1], among, not floating) if routed is None else routed]
         return None
 
     def routed(self, x, dim, shape, among, tells_values):
@@ -159,7 +159,7 @@ class Again:
         a, b = args[:2]
         if a.shape != b.shape or not 1 < a.numel() <= WORDS or any(x.dtype.is_floating_point or x.dtype is self.torch.bool for x in (a, b)):
             return None
-        if a.data_ptr() == b.data_ptr() or any(self.twin(x)[1] != 2 for x in (a, b)):
+        if a.data_ptr() == b.data_ptr() or any(self.twin(x)[1] < 2 for x in (a, b)):
             return None
         self.rules.agreed = True
         same = self.rules.mask(a.shape)

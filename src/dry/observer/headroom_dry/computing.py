@@ -2,14 +2,22 @@
 import sys
 
 from .again import inside
+from .choices import ADDING, ASKING, CHOICE, CHOOSING, GUESS, PLACING
+from .masks import FOLLOWED
 from .operations import COMPARISONS, DRAWN, CLEARED, ELEMENTWISE, FEW, FLOATS, FLOATS_LATER, GROWING, LATER, MOST, NOW, NUMBERS
 
-GUARDED = "keep_results keep_fill expected expected_later keep_written keep_padding".split()  # they never raise (Again.shell)
+GUARDED = "keep_results keep_two_values keep_fill expected expected_later keep_written keep_padding".split()  # they never raise (Again.shell)
 
 
 def each_of(out):
     """The results of an operation, which gives one or several."""
     return list(out) if isinstance(out, (tuple, list)) else [out]
+
+
+def is_in_an_optimizer():
+    """Moments begin as zeros: hundreds of tensors, which nothing asks."""
+    from . import steps
+    return steps.is_in("optimizer")
 
 
 def is_said(bare, args, kwargs):
@@ -26,6 +34,8 @@ class Computed:
         self.values, self.base, self.overload, self.bare = values, base, overload, bare
         self.op = None  # until the first call
         self.draws, self.clears, self.fills = bare in DRAWN, bare in CLEARED, bare in ("fill", "zero")
+        self.is_coin = bare == "bernoulli"
+        self.follows = bare in FOLLOWED and not base.endswith("_") and overload not in ("out", "Scalar_out", "Tensor_out", "self_out")
         self.most = FEW if self.draws else FLOATS_LATER  # elements of a floating result that is looked at
         self.reads_nothing = bare in ("fill", "zero", "random", "uniform", "copy", "_cummax_helper", "_cummin_helper") or (
             bare == "bernoulli" and overload == "float")
@@ -67,6 +77,8 @@ class Computed:
         results = [t for t in each_of(out) if isinstance(t, values.torch.Tensor)]
         if not any(values.on_card(t) and values.wanted(t) for t in results):
             return
+        if self.bare in ASKING:
+            values.compare_choices(self.bare, args)
         alone = len(results) == 1 and results[0].numel() > LATER and self.bare not in NOW
         if alone and values.defer(self.op, self.bare, args, kwargs, results[0]):
             return
@@ -83,6 +95,12 @@ class Computed:
             made, state, _ = self.values.again_if_small(self.op, self.bare, args, kwargs)
         if not state:
             return self.made_by_rule(args, kwargs, results)
+        if state >= GUESS and self.bare in PLACING and self.values.is_of_ones(args[0]):
+            return self.made_by_rule(args, kwargs, results)
+        if state == CHOICE and self.bare in ADDING:
+            ones = self.values.ones_of_choices(args[0])
+            if ones is not None:
+                made, state = self.op(ones, *args[1:], **kwargs), GUESS
         return [t for t in each_of(made) if isinstance(t, self.values.torch.Tensor)], state
 
     def made_by_rule(self, args, kwargs, results):
@@ -93,13 +111,21 @@ class Computed:
         if made is None and bare in COMPARISONS and results[0].numel() == 1:
             compared, state, _ = values.again(self.op, bare, args, kwargs, guess=values.float_at(sys._getframe(), values.compared))
             return ([compared], state) if state else (None, 0)
-        return made or None, 2
+        return made or None, values.rules.last_state if bare in CHOOSING else GUESS
 
     def keep(self, pairs, state):
         values = self.values
         for t, value in pairs:
             if value is not None and values.on_card(t) and values.wanted(t) and value.shape == t.shape:
                 values.keep(t, value, state)
+                if state == CHOICE and self.bare in CHOOSING:
+                    values.note_choices(t)
+
+    def keep_two_values(self, name, args, kwargs, out):
+        if self.is_coin:
+            self.values.follow_coins(out)
+        else:
+            self.values.follow_arithmetic(self.op, self.bare, args, kwargs, out)
 
     # ---- tensors that are written to, of which `first` is the first
 
@@ -114,7 +140,7 @@ class Computed:
             return False
         if first.numel() <= FEW:
             return True
-        if self.draws or first.numel() > FLOATS or first.requires_grad:
+        if self.draws or first.numel() > (FLOATS_LATER if self.bare == "zero" else FLOATS) or first.requires_grad:
             return False
         return self.values.all_hopeful(x for i, x in enumerate(args) if i not in self.unread)
 
@@ -125,7 +151,7 @@ class Computed:
         mask = self.values.mask_of_ones(self.bare, first)
         if not mask:
             floats, n = first.dtype.is_floating_point, first.numel()
-            many = FEW < n <= FLOATS if floats else n > LATER
+            many = FEW < n <= (FLOATS_LATER if self.bare == "zero" and not is_in_an_optimizer() else FLOATS) if floats else n > LATER
             if not many or not self.values.on_card(first) or floats and not self.may_be_known(first, ()):
                 return None
         number = 0 if self.bare == "zero" else args[1] if len(args) > 1 else kwargs.get("value")
@@ -155,7 +181,7 @@ class Computed:
             return written, state
         ruled = values.ruled(self.bare, args, kwargs, [t.shape for t in targets]) or ()
         pairs = [(t, value) for t, value in zip(targets, ruled) if value is not None]
-        return (pairs, 2) if pairs else None
+        return (pairs, values.rules.last_state if self.bare in CHOOSING else GUESS) if pairs else None
 
     def expected_later(self, name, first, args, kwargs):
         """What many floats will hold, computed when they are read."""
@@ -190,6 +216,7 @@ class Computed:
 def kernel_of(values, base, overload, bare):
     """What is called in place of the operation."""
     o, after, tensor = Computed(values, base, overload, bare), values.after, values.torch.Tensor
+    counts_kinds = bare == "bincount"
     is_door = base == "add" and overload == "Tensor"  # by which a number comes in for a tensor (Again.with_number)
 
     def kernel(keyset, *args, **kwargs):
@@ -201,21 +228,36 @@ def kernel_of(values, base, overload, bare):
         call, keyset = o.call_with(args), keyset & after
         if o.writes:
             return write(call, keyset, args, kwargs)
+        knows_kinds = counts_kinds and is_said(bare, args, kwargs)
+        if knows_kinds:
+            before, inside.told = getattr(inside, "told", False), True  # what it reads itself needs no words
         try:
             out = call(keyset, *args, **kwargs)
         except BaseException:
             args = kwargs = None  # the traceback must not keep tensors that the program would have let go
             raise
-        if type(out) is tensor and o.is_nothing_known(out, args) or getattr(inside, "now", False):
+        finally:
+            if knows_kinds:
+                inside.told = before
+        nothing_known = type(out) is tensor and o.is_nothing_known(out, args)
+        of_a_mask = o.follows and values.may_follow(args) or o.is_coin and out.is_cuda
+        if nothing_known and not of_a_mask or getattr(inside, "now", False):
             return out
-        o.keep_results(base, args, kwargs, out)
+        if not nothing_known:
+            o.keep_results(base, args, kwargs, out)
+        if of_a_mask:
+            o.keep_two_values(base, args, kwargs, out)
         return out
 
     def write(call, keyset, args, kwargs):
         name = o.names[0]
         first = kwargs[name] if name in kwargs else args[o.writes[0]]
-        if not first.is_cuda or values.is_out_of_sight(first) or getattr(inside, "now", False):
-            return call(keyset, *args, **kwargs)
+        out_of_sight = values.is_out_of_sight(first) and not (bare == "zero" and first.numel() <= FLOATS_LATER)
+        if not first.is_cuda or out_of_sight or getattr(inside, "now", False):
+            out = call(keyset, *args, **kwargs)
+            if o.is_coin and first.is_cuda:
+                o.keep_two_values(base, args, kwargs, first)
+            return out
         filled = o.number_filled(first, args, kwargs)
         if filled:
             out = call(keyset, *args, **kwargs)
@@ -230,6 +272,8 @@ def kernel_of(values, base, overload, bare):
         else:
             o.keep_written(base, o.targets(args, kwargs), expected)
             o.look_for_padding(first, args)
+            if o.is_coin:
+                o.keep_two_values(base, args, kwargs, first)
         return out
 
     return kernel

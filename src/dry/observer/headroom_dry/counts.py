@@ -1,80 +1,143 @@
-"""Whether a program makes a size of a number that it reads, or chooses by a mask that it copies to the host, by its source."""
+"""Whether a program makes a size of a number that it reads, or chooses by a mask or by numbers that it copies to the host, by its source."""
 import ast
 import functools
+import itertools
 
-from .branches import name_of
+from .branches import SPEAKING, name_of
 from .loops import FUNCTIONS, nodes_of
 
-WHOLE = "int round ceil floor range sum count_nonzero item".split()  # what they give may be a size again
+WHOLE = "int round ceil floor range sum count_nonzero item long".split()  # what they give may be a size again
+MOST_NAMES = 12
 CALLERS = 3  # functions that hand on what they read
 
 SIZES = """empty zeros ones full rand randn randint randperm arange range linspace eye new_empty new_zeros new_ones new_full expand repeat pad resize_ narrow
-split one_hot scatter_sum scatter_add scatter_mean bincount""".split()
+split one_hot scatter_sum scatter_add scatter_mean bincount topk tile chunk tensor_split view reshape unflatten islice sample""".split()
 CHOOSING = "nonzero argwhere flatnonzero where compress".split()
 READING = "item int float tolist one_hot ceil floor round cpu numpy to".split()
-SIZE_WORDS = "size dim_size num_nodes num_classes minlength output_size length max_length".split()
+READING_ITSELF = "bincount one_hot scatter_sum scatter_add scatter_mean".split()  # on the card, which is told where that is
+SIZE_WORDS = "size dim_size num_nodes num_classes minlength output_size length max_length num_samples".split()
+KEEPING = "append extend add insert".split()
+MADE_WHOLE = "int round ceil floor long".split()
+PASSED = WHOLE + "max min abs tuple list Size enumerate zip sorted reversed float tolist item cpu numpy array asarray".split()
+SHOWN = SPEAKING + """append extend add insert abs float str repr len bool isinstance format join write log set_postfix set_description update add_scalar
+log_metric isfinite isnan isinf sqrt exp log10 log2 tensor decode batch_decode""".split()
+
+NUMBER, NUMBERS, MASK = "a number", "numbers", "a mask"  # what is read
 
 
-def is_size(frames, of_a_mask=False):
-    """Whether the number that the innermost of these frames reads becomes a size, or the mask that it copies to the host chooses there."""
-    for frame, outwards in zip(frames, range(CALLERS)):
-        is_one = _is_size_at(frame.f_code.co_filename, frame.f_lineno, of_a_mask, outwards == 0)
+def is_size(frames, what=NUMBER, is_whole=False):
+    """Whether the number that the innermost of these frames reads becomes a size, or the mask, or the numbers, that it copies to the host choose there. A whole
+    number, or one that is made whole, may be one in a function to which it is given."""
+    inner = None
+    for frame, _ in zip(frames, range(CALLERS)):
+        is_one = _is_size_at(frame.f_code.co_filename, frame.f_lineno, what, is_whole, inner, _spot(frame) if inner is None else None)
         if is_one is not None:
             return is_one
+        inner = frame.f_code.co_name
     return False
 
 
+def _spot(frame):
+    """Where in its file the frame's expression is; None before Python 3.11."""
+    positions = getattr(frame.f_code, "co_positions", None)
+    spot = next(itertools.islice(positions(), frame.f_lasti // 2, None), None) if positions else None
+    return spot if spot and None not in spot else None
+
+
 @functools.lru_cache(maxsize=None)
-def _is_size_at(file, line, of_a_mask, reads_itself):
-    """None: the function gives it to its caller."""
+def _is_size_at(file, line, what, is_whole, inner, spot):
+    """None: the function gives it to its caller. `inner`: the function that gave it to this one."""
     held = [n for n in nodes_of(file, ast.stmt) if n.lineno <= line <= (n.end_lineno or n.lineno)]
+    if spot:
+        held = [n for n in held if (n.lineno, n.col_offset) <= (spot[0], spot[2]) and (spot[1], spot[3]) <= (n.end_lineno, n.end_col_offset)]
     if not held:
         return False
     statement = held[-1]
-    reads = [n for n in ast.walk(statement) if isinstance(n, ast.Call) and n.lineno <= line <= (n.end_lineno or n.lineno)
-             and name_of(n) in READING]
-    if reads_itself and not reads:
-        return False
-    parents = {id(child): n for n in ast.walk(statement) for child in ast.iter_child_nodes(n)}
-    if any(name_of(n) == "one_hot" and len(n.args) < 2 and not n.keywords or _becomes_size(n, parents, of_a_mask) for n in reads):
+    there = [n for n in ast.walk(statement) if getattr(n, "lineno", line + 1) <= line <= (getattr(n, "end_lineno", 0) or line)]
+    reads = [n for n in there if isinstance(n, ast.Call) and (name_of(n) in READING if inner is None else name_of(n) == inner)]
+    if inner is None and any(_is_end(n, spot) for n in there if spot or not reads):
         return True
-    if isinstance(statement, ast.Return):
-        return None
-    targets = _targets(statement)
-    if len(targets) != 1:
+    if inner is None and not reads:
         return False
     functions = [n for n in held if isinstance(n, FUNCTIONS)]
     tree = list(ast.walk(functions[-1])) if functions else nodes_of(file, ast.AST)
     parents = {id(child): n for n in tree for child in ast.iter_child_nodes(n)}
-    names, checked = {_same(targets[0])}, set()
-    while names - checked and len(checked) < 8:
+    reads = [n for n in tree if isinstance(n, ast.Call) and any(_is_at(n, r) for r in reads)]  # the same, among their parents
+    if any(name_of(n) == "one_hot" and len(n.args) < 2 and not n.keywords or _becomes_size(n, parents, what, is_whole) for n in reads):
+        return True
+    if isinstance(statement, ast.Return):
+        return None
+    is_whole = is_whole or any(_is_made_whole(n, parents) for n in reads)
+    names, checked, is_given = {_same(t) for t in _targets(statement)} | _turns(reads, parents), set(), False
+    while names - checked and len(checked) < MOST_NAMES:
         name = (names - checked).pop()
         checked.add(name)
         for n in tree:
             if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Load) and _same(n) == name:
-                if _becomes_size(n, parents, of_a_mask):
+                if _becomes_size(n, parents, what, is_whole):
                     return True
-                names |= _assigned(n, parents)
+                names |= _assigned(n, parents) | _turns([n], parents)
+                is_given = is_given or isinstance(parents.get(id(n)), ast.Return)
+    return None if is_given else False
+
+
+def _is_made_whole(node, parents):
+    while node is not None and not isinstance(node, ast.stmt):
+        if name_of(node) in MADE_WHOLE:
+            return True
+        node = parents.get(id(node))
     return False
 
 
-def _becomes_size(node, parents, of_a_mask):
-    child, parent = node, parents.get(id(node))
+def _is_at(a, b):
+    return type(a) is type(b) and (a.lineno, a.col_offset, a.end_lineno, a.end_col_offset) == (b.lineno, b.col_offset, b.end_lineno, b.end_col_offset)
+
+
+def _is_end(node, spot):
+    """Whether a tensor itself is an end of this slice, or a size that this call is given: it is then asked for its number. Without a spot: whether it may be."""
+    if spot and (getattr(node, "lineno", 0), getattr(node, "end_lineno", 0), node.col_offset, node.end_col_offset) != spot:
+        return False
+    if isinstance(node, ast.Subscript):
+        ends = [end for s in ast.walk(node.slice) if isinstance(s, ast.Slice) for end in (s.lower, s.upper)]
+        return any(isinstance(end, (ast.Call, ast.Name, ast.Attribute, ast.BinOp, ast.Subscript)) for end in ends)
+    return bool(spot) and isinstance(node, ast.Call) and name_of(node) in SIZES and name_of(node) not in READING_ITSELF
+
+
+def _becomes_size(node, parents, what, is_whole):
+    child, parent, chosen = node, parents.get(id(node)), what == MASK
     while parent is not None and not isinstance(parent, ast.stmt):
-        if of_a_mask and (isinstance(parent, ast.Subscript) and child is parent.slice or getattr(parent, "attr", "") in CHOOSING
-                          or child is not getattr(parent, "func", child) and name_of(parent) in CHOOSING):
+        if chosen and (isinstance(parent, ast.Subscript) and child is parent.slice or getattr(parent, "attr", "") in CHOOSING
+                       or child is not getattr(parent, "func", child) and name_of(parent) in CHOOSING
+                       or isinstance(parent, ast.comprehension) and any(child is test for test in parent.ifs)):
             return True
         if isinstance(parent, ast.Slice) or isinstance(parent, ast.keyword) and parent.arg in SIZE_WORDS:
             return True
         if isinstance(parent, ast.Call) and child is not parent.func:
-            if name_of(parent) in SIZES:
+            name = name_of(parent)
+            if name in SIZES:
                 return True
-            if name_of(parent) not in WHOLE + ["max", "min", "tuple", "list", "Size"]:
-                return False
-        if isinstance(parent, (ast.Compare, ast.FormattedValue)):
+            is_whole = is_whole or name in MADE_WHOLE
+            if name not in PASSED:
+                return is_whole and what == NUMBER and name not in SHOWN
+        if isinstance(parent, ast.Compare) and what == NUMBERS:
+            chosen = True
+        elif isinstance(parent, (ast.Compare, ast.FormattedValue)):
             return False
         child, parent = parent, parents.get(id(parent))
-    return False
+    return chosen and isinstance(parent, ast.If) and child is parent.test and any(
+        isinstance(n, ast.Continue) or name_of(n) in KEEPING for s in parent.body for n in ast.walk(s))
+
+
+def _turns(nodes, parents):
+    """The variables of loops that go through one of these."""
+    names = set()
+    for node in nodes:
+        child, parent = node, parents.get(id(node))
+        while isinstance(parent, (ast.Attribute, ast.Call)) and (child is getattr(parent, "func", child) or name_of(parent) in PASSED):
+            child, parent = parent, parents.get(id(parent))
+        if isinstance(parent, (ast.For, ast.comprehension)) and child is parent.iter:
+            names |= {_same(n) for n in ast.walk(parent.target) if isinstance(n, ast.Name)}
+    return names
 
 
 def _assigned(node, parents):
@@ -83,11 +146,12 @@ def _assigned(node, parents):
     while isinstance(parent, (ast.BinOp, ast.Call, ast.Attribute)) and name_of(parent) != "len":
         parent = parents.get(id(parent))
     targets = _targets(parent)
-    return {_same(targets[0])} if len(targets) == 1 else set()
+    return {_same(t) for t in targets}
 
 
 def _targets(statement):
-    return statement.targets if isinstance(statement, ast.Assign) else [statement.target] if isinstance(statement, ast.AugAssign) else []
+    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target] if isinstance(statement, (ast.AugAssign, ast.AnnAssign)) else []
+    return [t for target in targets for t in (target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target])]
 
 
 def _same(node):

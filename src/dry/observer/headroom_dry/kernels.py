@@ -1,6 +1,9 @@
 """The kernels at BackendSelect, by kind of operation: what computes, copies, reads a count of its own, searches, forgets, or reads a number."""
+import math
+
 from . import computing, library
 from .again import inside
+from .choices import CHOICE, GUESS, WORDS
 from .computing import each_of
 from .later import Lazy
 from .operations import FEW, FLOATS, FLOATS_LATER, KNOWN, MOST, NUMBERS, WRITTEN
@@ -17,6 +20,24 @@ class Kernels:
 
     def computing(self, base, overload, bare):
         return computing.kernel_of(self, base, overload, bare)
+
+    def scaling(self, base, overload, bare):
+        """A scaler of the loss: how many steps it may skip on a card, one after another, until its scale is 1."""
+        kernel, said = self.computing(base, overload, bare), False
+
+        @self.shell
+        def say(name, scale):
+            held, state = self.twin(scale) if self.on_card(scale) else (scale, 1)
+            if state:
+                library.mark("scaled", "", max(1, math.ceil(math.log2(max(float(held), 2.0)))))
+
+        def scale(keyset, *args, **kwargs):
+            nonlocal said
+            if not said:
+                said = True
+                say(base, args[0])
+            return kernel(keyset, *args, **kwargs)
+        return scale
 
     def targets(self, args, kwargs, writes, names):
         return [kwargs[n] if n in kwargs else args[i] for i, n in zip(writes, names) if n in kwargs or i < len(args)]
@@ -81,15 +102,20 @@ class Kernels:
                 for t in (to, source):
                     if self.on_card(t):
                         self.settle(t)
-            if not to.is_cuda:
+            if not to.is_cuda and not getattr(inside, "told", False):
                 with self.unknown_as(self.read(source)):
                     return op._handle.redispatch_boxed(keyset & after, *args, **kwargs)
+            if not to.is_cuda:
+                return op._handle.redispatch_boxed(keyset & after, *args, **kwargs)
             if not source.is_cuda or self.is_out_of_sight(to):
+                of_a_mask = source.is_cuda and self.may_follow((source,))
                 self.hope(to)
                 made = come(base, to, source) if to.numel() * to.element_size() > KNOWN else None
                 out = op._handle.redispatch_boxed(keyset & after, *args, **kwargs)
                 if made:
                     finish(base, to, made)
+                if of_a_mask:
+                    follow(base, to, source)
                 return out
             if to.dtype == source.dtype and to.is_contiguous() and source.is_contiguous() and to.shape == source.shape:
                 if self.is_hopeful(source):
@@ -102,7 +128,7 @@ class Kernels:
             out = op._handle.redispatch_boxed(keyset & after, *args, **kwargs)
             if self.on_card(to):
                 finish(base, to, made)
-                if not (made and made[1]) and not to.dtype.is_floating_point and self.on_card(source):
+                if not (made and made[1]) and self.on_card(source):
                     follow(base, to, source)
             return out
         return kernel
@@ -133,6 +159,13 @@ class Kernels:
                 return (), 2, DIFFERENCES
             args = (x,) + tuple(args[1:])
             made, state, _ = self.again(op, bare, args, {k: v for k, v in kwargs.items() if k != "out"})
+            if state == CHOICE and bare == "nonzero":
+                made, state, guess = self.mask_of_choices(x, self.twin(x)[0]).nonzero(), GUESS, MASKS
+                self.answer_count(made.shape[0], state)
+                return [made], state, guess
+            of_words = state == CHOICE and bare != "equal" and x.dtype is not torch.bool and bool((self.twin(x)[0] >= WORDS // 2).any())
+            if of_words:  # one word stands for all: they may as well differ
+                state = 0
             guess = None if state or bare == "equal" else MASKS if bare == "nonzero" or x.dtype is torch.bool else DIFFERENCES
             if bare == "equal":  # reads one bool; of unknown ones the library says that they are equal
                 if state:
@@ -169,9 +202,9 @@ class Kernels:
             if not args[0].is_cuda or getattr(inside, "now", False):
                 return op._handle.redispatch_boxed(keyset & after, *args, **kwargs)
             prepared = prepare(base, args, kwargs)
-            if not prepared or prepared[1] == 2:
+            if not prepared or prepared[1] >= GUESS:
                 self.count(args[0])
-                self.say_guess_of_size(prepared[2] if prepared else None)
+                self.say_guess_of_size(prepared[2] if prepared else None, prepared and prepared[1] == CHOICE)
             inside.told = True  # its own reads need no more words
             try:
                 out = op._handle.redispatch_boxed(keyset & after, *args, **kwargs)
@@ -184,10 +217,10 @@ class Kernels:
             return out
         return kernel
 
-    def say_guess_of_size(self, guess):
+    def say_guess_of_size(self, guess, of_choices=False):
         """An operation whose result is as large as a guess says: its own, or those that its input may follow from."""
         rules = self.rules
-        guesses = [guess] if guess is not None else [EXPERTS] * rules.routed + [MASKS] * (rules.agreed or rules.picked or rules.masked or rules.counted)
+        guesses = [guess] if guess is not None else [EXPERTS] * rules.routed + [MASKS] * bool(of_choices or rules.agreed or rules.picked or rules.masked or rules.counted)
         for one in guesses or [DRAWS] * rules.drew:
             self.say_routed(one)
 

@@ -5,6 +5,7 @@ from . import library
 from .again import Unknown
 from .operations import MOST, NUMBERS
 
+MOST_LATER = 64  # results
 MOST_HELD = 256 << 20  # bytes of the host that are kept of large copies to the card
 LAZY = ctypes.create_string_buffer(b"\x5a", 1)
 
@@ -69,6 +70,10 @@ class Later:
         return lazy
 
     def defer_fill(self, t, value, state):
+        if t.dtype.is_floating_point and len(self.later) >= MOST_LATER // 2:
+            self.prune()
+            if len(self.later) >= MOST_LATER // 2:  # others are worth more than one more tensor of zeros
+                return
         lazy = Lazy()
         full, shape, dtype = self.torch.full, t.shape, t.dtype
         lazy.args, lazy.kwargs, lazy.state, lazy.run = [], {}, state, lambda _: full(shape, value, dtype=dtype, device="cpu")
@@ -80,7 +85,7 @@ class Later:
         if t.dtype.is_floating_point:
             self.floats.add(self.begins(t))
         lazy.end = lazy.begin + lazy.view[3] * t.element_size()
-        if len(self.later) >= 64:
+        if len(self.later) >= MOST_LATER:
             self.prune()
         library.forget(lazy.begin, lazy.end - lazy.begin)
         library.know(lazy.begin, 1, LAZY)  # goes with the block, or with what is written over it
@@ -94,7 +99,7 @@ class Later:
         for begin, lazy in list(self.later.items()):
             if not self.alive(lazy):
                 del self.later[begin]
-        while len(self.later) >= 64:
+        while len(self.later) >= MOST_LATER:
             begin, lazy = next(iter(self.later.items()))
             del self.later[begin]
             library.forget(begin, lazy.end - begin)
@@ -128,4 +133,4 @@ class Later:
         if value.shape == shape:
             held = self.torch.empty(n, dtype=dtype, device="cpu")
             self.torch.as_strided(held, shape, stride, 0).copy_(value)
-            (library.know if lazy.state == 1 else library.guess)(lazy.begin, lazy.end - lazy.begin, held.data_ptr())
+            self.store_as(lazy.state)(lazy.begin, lazy.end - lazy.begin, held.data_ptr())

@@ -23,9 +23,10 @@ def _door(name, result, *arguments):
 
 _void, _size, _pointer, _text = None, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_char_p
 if version:
-    known = _door("headroom_dry_known", ctypes.c_int, _pointer, _size, _pointer)  # 0: not all of it; 1; 2: some of it is a guess
+    known = _door("headroom_dry_known", ctypes.c_int, _pointer, _size, _pointer)  # 0: not all of it; 1; 2: some of it is a guess; 3: or a word; 4: or a choice
     know = _door("headroom_dry_know", _void, _pointer, _size, _pointer)
     guess = _door("headroom_dry_guess", _void, _pointer, _size, _pointer) or know
+    choose = _door("headroom_dry_choose", _void, _pointer, _size, _pointer, ctypes.c_int)
     forget = _door("headroom_dry_forget", _void, _pointer, _size)
     forget_each = _door("headroom_dry_forget_each", _void, _pointer, _pointer, _size, _size, _size)
     answer = _door("headroom_dry_answer", _void, _pointer, _size, ctypes.c_int)

@@ -6,8 +6,9 @@ import sys
 import time
 
 from . import counts, library, loops, told
+from .choices import CHOICE, GUESS, WORD, WORDS
 from .frames import asking_frames, loop_frame, own_frame
-from .operations import FEW, MOST
+from .operations import FEW, KNOWN, MOST
 from .rules import DRAWS, EXPERTS, MASKS
 
 # Reads of unknown values by one line in one turn of its loop's function, after which it waits for a change that never comes: in a `while` that
@@ -44,10 +45,15 @@ class Reads:
                 number = self.count(t)
                 if t.dtype.is_floating_point and by_source(counts.is_size, False):
                     number = max(number, LEAST_SIZE)
-            if state == 2 and not t.dtype.is_floating_point:
-                self.say_guessed(t)
-            elif not state and (t.numel() > 1 if t.dtype is self.torch.bool else t.numel() <= FEW):
-                self.say_size(t.dtype is self.torch.bool)
+            if state >= GUESS:
+                self.say_guessed(t, state)
+            elif not state and t.dtype is self.torch.bool:
+                if t.numel() > 1:
+                    self.say_size(counts.MASK)
+            elif not state:
+                self.say_size(counts.NUMBER, not t.dtype.is_floating_point and t.numel() <= FEW)
+        elif self.on_card(t) and not self.said_size and t.dtype.is_floating_point:
+            self.say_size_of_numbers(t)
         if not t.dtype.is_floating_point and not t.dtype.is_complex:
             return b""
         key = t.dtype, number
@@ -115,11 +121,19 @@ class Reads:
         late = counts[2] % (PATIENCE + 200) - PATIENCE
         return PLAIN if late < 0 else FALLEN if late < 100 else RISEN, key, counts
 
-    def say_guessed(self, t):
+    def say_guessed(self, t, state):
         """The program reads whole numbers, or an answer, that follow from guesses: which of them they follow from is not kept, so it may be each."""
         rules, is_number = self.rules, t.dtype is not self.torch.bool
         guesses = [EXPERTS] * (rules.routed and is_number) + [MASKS] * ((rules.agreed or rules.picked) and is_number or rules.counted)
         guesses += [DRAWS] * (rules.drew and is_number and t.numel() <= FEW)
+        if state == WORD and is_number and t.numel() == 1:
+            self.say_size(counts.NUMBER)
+        if state == CHOICE and is_number and not self.said_guesses.issuperset([MASKS]):
+            is_word = bool(self.twin(t)[0].abs().max() >= WORDS // 2)
+            if by_source(counts.is_size, True) if t.numel() > 1 or is_word else True:
+                guesses.append(MASKS)
+            elif t.numel() > 1:
+                self.say_size(counts.NUMBERS)
         if not self.said_guesses.issuperset(guesses) and not (t.numel() == 1 and by_source(told.is_only_told, False)):
             for guess in guesses:
                 self.say_routed(guess)
@@ -140,11 +154,19 @@ class Reads:
             self.said_open = True
             library.mark("open", f"{frame.f_code.co_filename}:{frame.f_lineno} makes a tensor as large as a value of the card says ({bare}): it may need more", 1)
 
-    def say_size(self, of_a_mask):
-        """Once: a line that makes a size of a number that nothing here knows or bounds, or chooses by a mask on the host, where none of it is true here."""
-        if not self.said_size and by_source(counts.is_size, True, of_a_mask):
+    def say_size_of_numbers(self, t):
+        n = self.span(t)
+        state = library.known(t.data_ptr(), n * t.element_size(), self.scratch(n * t.element_size())) if n * t.element_size() <= KNOWN else 0
+        if not state:
+            self.say_size(counts.NUMBERS)
+        elif state >= GUESS and by_source(counts.is_size, True, counts.NUMBERS):
+            self.say_guess_of_size(None, state == CHOICE)
+
+    def say_size(self, what, is_whole=False):
+        """Once: a line that makes a size of a number that nothing here knows or bounds, or chooses by a mask or by numbers on the host, all of them alike here."""
+        if not self.said_size and by_source(counts.is_size, True, what, is_whole):
             self.said_size = True
-            frame, what = own_frame(sys._getframe()), "a mask" if of_a_mask else "a number"
+            frame = own_frame(sys._getframe())
             library.mark("open", f"{frame.f_code.co_filename}:{frame.f_lineno} reads {what} that only the card knows, and a size follows from it: it may need more", 1)
 
     def new_step(self):

@@ -5,6 +5,7 @@ import sys
 import types
 
 from . import layout
+from .choices import CHOICE, FEW_ROWS, GUESS, WORD, WORDS
 from .operations import MOST
 
 # What is guessed where sizes follow from it, as the reader of the record numbers it (account.h): which experts tokens go to, which elements of a mask are
@@ -64,6 +65,8 @@ class Rules:
         if self.how.startswith("measured:"):
             self.shares = torch.tensor([float(x) for x in self.how[9:].split(",")], dtype=torch.float64, device="cpu")
         self.random = torch.Generator(device="cpu").manual_seed({"balanced": 8, "worst": 9}.get(self.how, 7))  # other draws in other runs
+        self.classes = torch.Generator(device="cpu").manual_seed(11)
+        self.last_among, self.last_state = 0, CHOICE
         self.drawn = {}  # by the module that asked: its last choice
         self.routed = False  # a choice was made that another routing makes in another way
         self.picked = False  # the best of many were chosen: boxes of a detector, not experts
@@ -76,6 +79,7 @@ class Rules:
     def chosen(self, shape, dim, among):
         """Indices of a top-k of `among` unknown numbers along `dim`."""
         torch = self.torch
+        self.last_state = GUESS
         shape = list(shape)
         dim = dim % max(len(shape), 1)
         if not shape:
@@ -114,9 +118,33 @@ class Rules:
             frame = frame.f_back
         return 0
 
-    def middle(self, shape, among):
-        """The largest of `among` unknown numbers is the one in the middle: no word that ends a text is there."""
-        return self.torch.full(list(shape), among // 2, dtype=self.torch.int64, device="cpu")
+    def choice(self, shape, among, of_places=False):
+        """Which of `among` unknown numbers is the largest, in each row. Of words, and of few rows, the one in the middle: no word that ends a text is there. Of the
+        classes of many rows (pixels, tokens) each may be any. In the other runs it is the first, or the last, of all (but for words in few rows), or of
+        many rows each class as often, or one for all. `of_places`: where a row of a mask is true for the first time."""
+        torch, n = self.torch, 1
+        self.last_among = among
+        for s in shape:
+            n *= s
+        self.last_state = WORD if n <= FEW_ROWS and among > WORDS and not of_places else CHOICE
+        if n <= FEW_ROWS or among > WORDS or of_places:
+            at = among // 2 if self.how == "random" or self.last_state == WORD else 0 if self.how == "balanced" else max(among - 1, 0)
+            return torch.full(list(shape), at, dtype=torch.int64, device="cpu")
+        asker = self.module_of(sys._getframe()), "choice", *shape, among
+        if asker in self.drawn and torch._C._current_graph_task_id() != -1:
+            return self.drawn[asker]
+        if self.how == "random":
+            made = torch.randint(among, (n,), generator=self.classes, device="cpu")
+        elif self.how == "balanced":
+            made = torch.arange(n, device="cpu") % among
+        else:
+            made = torch.zeros(n, dtype=torch.int64, device="cpu")
+            if self.nearly:
+                made[::64] = 1
+        made = made.reshape(list(shape))
+        if asker[0]:
+            self.drawn[asker] = made
+        return made
 
     def lacks(self, mask):
         """How many places a mask lacks of which nearly all are true: up to one in 64, by its address, so that whoever asks again, or of a copy, is told

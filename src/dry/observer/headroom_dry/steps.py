@@ -131,6 +131,10 @@ def _begin(phase):
     library.mark("phase", phase)
 
 
+def is_in(phase):
+    return phase in _phases
+
+
 def _close():
     if _phases:
         _phases.pop()

@@ -28,7 +28,7 @@ class Twins:
         return n
 
     def twin(self, t):
-        """(a CPU tensor of the same values, 0 unknown, 1 known, 2 guessed)"""
+        """(a CPU tensor of the same values, 0 unknown, 1 known, 2 guessed, 3 and 4 a word or a choice among unknown numbers)"""
         torch = self.torch
         self.settle(t)
         n = self.span(t)
@@ -38,6 +38,12 @@ class Twins:
             self.give_up(t)
         return torch.as_strided(held, t.shape, t.stride(), 0), state
 
+    @staticmethod
+    def store_as(state):
+        if state <= 2 or library.choose is None:
+            return library.know if state == 1 else library.guess
+        return lambda at, bytes, source: library.choose(at, bytes, source, int(state == 3))
+
     def keep(self, t, value, state):
         """The card's `t` holds `value` from now on."""
         if not t.numel():
@@ -45,7 +51,7 @@ class Twins:
         if value.dtype is not t.dtype:
             value = value.to(t.dtype)
         self.hope(t)
-        store = library.know if state == 1 else library.guess
+        store = self.store_as(state)
         n, size = self.span(t), t.element_size()
         if n == t.numel() and value.stride() == t.stride():
             store(t.data_ptr(), n * size, value.data_ptr())

@@ -5,12 +5,13 @@ thread. The kernel calls what was there before, so the program's memory does not
 becomes true, and autograd then adds gradients out of place. docs/decisions/dry-values.md.) Tensors of other keys (fake, DTensor, vmap) are handled
 above this key.
 
-An input is known, guessed, or unknown. A result of a guess is a guess. An unknown input makes the result unknown, or, where a program could
+An input is known, guessed, a choice (choices.py), or unknown. A result of a guess is a guess, of a choice a choice. An unknown input makes the result unknown, or, where a program could
 not go on, a guess by a rule (rules.py). An unknown integer or bool that the program reads is 0, an unknown float PLAIN (reads.py)."""
 import collections
 import sys
 
 from .again import Again
+from .choices import Choices
 from .floats import Floats
 from .indices import Indices
 from .kernels import Kernels
@@ -21,10 +22,11 @@ from .reads import Reads
 from .twins import Twins
 
 
-class Values(Twins, Again, Floats, Later, Masks, Kernels, Indices, Reads):
+class Values(Twins, Again, Choices, Floats, Later, Masks, Kernels, Indices, Reads):
     def __init__(self, torch):
         Twins.__init__(self, torch)
         Again.__init__(self, torch)
+        Choices.__init__(self)
         Floats.__init__(self)
         Later.__init__(self)
         Masks.__init__(self)
@@ -52,7 +54,7 @@ class Values(Twins, Again, Floats, Later, Masks, Kernels, Indices, Reads):
                         continue
                     kind = self.forgetting
                 elif base == "_amp_update_scale_":
-                    kind = self.computing
+                    kind = self.scaling
                 elif name[6:] in LOOKED_UP and not has(name, "BackendSelect"):
                     kind = self.looking_up
                 elif base == "_local_scalar_dense":

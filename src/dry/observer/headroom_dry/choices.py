@@ -1,0 +1,77 @@
+"""Choices among unknown numbers: the class of a pixel, the next word, the first place where a row ends. A stand-in keeps the program going, and which one it
+is decides no size by itself. What follows from it may be any of them: the other runs have all of them alike, so that the first mask that asks for one is full
+in one run and empty in another."""
+GUESS, WORD, CHOICE = 2, 3, 4  # states of what is known
+WORDS = 1024  # a choice among more is a word; in few rows, of a text that is generated: it is no word that ends it
+FEW_ROWS = 64  # fewer rows than these, and words, keep their stand-in where a mask compares them: generation goes on
+MANY = 4096
+CHOOSING = "argmax argmin multinomial max min".split()
+ASKING = "eq ne lt le gt ge".split()
+PLACING = "argmax argmin".split()  # of ones and zeros: where a row has its first one
+ADDING = "sum mean count_nonzero cumsum".split()
+
+
+class Choices:
+    def __init__(self):
+        self.among = {}  # where choices begin: among how many each is one
+
+    def note_choices(self, t):
+        if len(self.among) >= MANY:
+            self.among.clear()
+        self.among[t.data_ptr()] = self.rules.last_among
+
+    def compare_choices(self, bare, args):
+        """In a run with other masks the first mask that compares choices with a number, or with as many others, says which they are."""
+        x, other = args[0], args[1] if len(args) > 1 else None
+        rules = self.rules
+        if rules.how == "random" or bare not in ASKING or not isinstance(x, self.torch.Tensor) or x.numel() <= FEW_ROWS or x.dtype.is_floating_point:
+            return
+        held, state = self.twin(x)
+        if state != CHOICE:
+            return
+        among = self.among.get(x.data_ptr(), 0)
+        if not 1 < among <= WORDS or bool(held.max() >= among):
+            return
+        made = self.as_asked(bare, held, other, among, rules.mask(x.shape, rules.lacks(x)))
+        if made is not None:
+            rules.picked = True
+            self.keep(x, made, GUESS)
+
+    def as_asked(self, bare, held, other, among, mask):
+        """Choices for which the comparison gives this mask; None: there are none."""
+        torch = self.torch
+        if isinstance(other, torch.Tensor) and other.numel() > 1:
+            if other.shape != held.shape or bare not in ("eq", "ne"):
+                return None
+            other, state = self.twin(other) if other.is_cuda else (other, 1)
+            if not state:
+                return None
+            same = other.clamp(0, among - 1).to(held.dtype)
+            return torch.where(mask if bare == "eq" else ~mask, same, (same + 1) % among)
+        if isinstance(other, torch.Tensor):
+            other, state = self.twin(other) if other.is_cuda else (other, 1)
+            if not state:
+                return None
+        each = torch.arange(among, dtype=held.dtype, device="cpu")
+        true = getattr(torch, bare)(each, other)
+        if true.all() or not true.any():
+            return None
+        return torch.where(mask, each[true][0], each[~true][0])
+
+    def mask_of_choices(self, x, held):
+        """A mask that follows from choices, where its places make a size: as it is, or as the other runs have masks."""
+        return held if self.rules.how == "random" else self.rules.mask(x.shape, self.rules.lacks(x))
+
+    def is_of_ones(self, x):
+        """Whether it is a mask, or ones and zeros, that follows from choices or guesses, in a run with other masks."""
+        if self.rules.how == "random":
+            return False
+        held, state = self.twin(x)
+        return state >= GUESS and (x.dtype is self.torch.bool or bool(((held == 0) | (held == 1)).all()))
+
+    def ones_of_choices(self, x):
+        """What is added up of ones and zeros that follow from choices, in a run with other masks; None: as it is."""
+        if self.twin(x)[1] != CHOICE or not self.is_of_ones(x):
+            return None
+        self.rules.counted = True
+        return self.rules.mask(x.shape, self.rules.lacks(x)).to(x.dtype)
