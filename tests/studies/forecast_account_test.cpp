@@ -63,6 +63,32 @@ TEST_F(ForecastAccount, PeaksStepsAndPhasesAreThoseOfTheAllocator) {
   EXPECT_EQ(phases["optimizer"].peak_allocated_bytes, std::uint64_t(40 * mebibyte));
 }
 
+// A card skips the first steps, while the scale is too large: a program that has no more of them makes no moments.
+TEST_F(ForecastAccount, WhereAScalerMaySkipEveryStepTheIntervalBeginsBeforeTheFirstUpdate) {
+  const auto told = [&](std::int64_t skips, const char* end) {
+    dry::ProgramRecord w = two_steps();
+    w.mark("scaled", "", skips);
+    if (*end) w.mark("end", end, 0);
+    Told t;
+    t.device = device_described("h200");
+    t.room = room_of_program(t.device, std::nullopt, 1);
+    t.row.memory_bytes = t.room.memory_bytes;
+    fill(t, {story(w)});
+    return t;
+  };
+  const auto least = [](const Told& t) { return *t.row.low_bytes - t.room.overhead_bytes; };
+  const Told skipped = told(16, "");
+  ASSERT_TRUE(skipped.accounts[0].before_update);
+  EXPECT_EQ(skipped.accounts[0].before_update->allocated, std::uint64_t(26 * mebibyte)) << "weights, saved, gradients, a temporary";
+  EXPECT_EQ(least(skipped), std::uint64_t(26 * mebibyte));
+  EXPECT_EQ(least_of(skipped) - skipped.room.overhead_bytes, std::uint64_t(26 * mebibyte));
+  EXPECT_EQ(skipped.row.needed_bytes, told(0, "").row.needed_bytes);
+  EXPECT_EQ(skipped.row.high_bytes, told(0, "").row.high_bytes);
+  EXPECT_EQ(least(told(0, "")), std::uint64_t(46 * mebibyte)) << "there is no scaler";
+  EXPECT_EQ(least(told(1, "")), std::uint64_t(46 * mebibyte)) << "the second step is made";
+  EXPECT_EQ(least(told(16, "the peaks of two optimizer steps agree")), std::uint64_t(46 * mebibyte)) << "it goes on";
+}
+
 // As on a real card, where Python's frames are not read.
 TEST_F(ForecastAccount, WhereForwardIsNotSaidTheFirstOneIsBeforeTheFirstBackwardPass) {
   dry::ProgramRecord w;

@@ -51,12 +51,18 @@ ReservedRange reserved_range(const dry::Needs& low, const dry::Needs& high, std:
 // In another order of its threads a program needs what one of them does, or more. Together they had no more than the sum of their peaks, so the
 // largest of these is a share of what they had.
 std::uint64_t least_allocated(const ProgramAccount& a, std::uint64_t low) {
+  if (a.before_update) low = std::min(low, a.before_update->allocated);
   return a.threads > 1 ? std::min(low, a.peak_allocated_bytes / a.threads) : low;
 }
 
 ReservedRange reserved_range(const ProgramAccount& a) {
   const dry::Needs run{a.peak_allocated_bytes, a.peak_reserved_bytes};
   ReservedRange range = reserved_range(a.spread ? a.spread->low : run, a.spread ? a.spread->high : run, a.unsure_bytes);
+  if (a.before_update) {  // at other addresses it is less by as much, at most
+    const std::uint64_t less = run.reserved - std::min(run.reserved, range.low);
+    range.low =
+        std::min(range.low, std::max(a.before_update->reserved - std::min(a.before_update->reserved, less), a.before_update->allocated));
+  }
   range.low -= std::min(range.low, a.pool_slack_bytes);
   range.low = least_allocated(a, range.low);
   return range;

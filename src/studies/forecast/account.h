@@ -63,10 +63,11 @@ struct ProgramAccount {
   std::vector<ForecastBlockRow> at_peak, saved;
   std::vector<ForecastMomentRow> curve;
   std::optional<RanOut> ran_out{};
-  std::optional<Fraction> fraction{};   // share of the card's memory that PyTorch may reserve
-  std::optional<dry::Spread> spread{};  // these peaks with segments at other addresses
-  bool addresses_matter = false;        // the effect of addresses is unknown
-  std::uint64_t threads = 1;            // that trained at once
+  std::optional<Fraction> fraction{};         // share of the card's memory that PyTorch may reserve
+  std::optional<dry::Spread> spread{};        // these peaks with segments at other addresses
+  bool addresses_matter = false;              // the effect of addresses is unknown
+  std::uint64_t threads = 1;                  // that trained at once
+  std::optional<dry::Needs> before_update{};  // until an optimizer first stepped, where a card may skip all of the program's steps
 };
 
 struct ReservedRange {
@@ -76,7 +77,7 @@ struct ReservedRange {
 // eighth of their range is added at both ends.
 ReservedRange reserved_range(const dry::Needs& low, const dry::Needs& high, std::uint64_t unsure_bytes);
 ReservedRange reserved_range(const ProgramAccount&);
-// `low`, or what is left of it where threads asked for memory in an order that is the system's.
+// `low`, or what is left of it where threads asked for memory in an order that is the system's, or where a scaler may skip every step.
 std::uint64_t least_allocated(const ProgramAccount&, std::uint64_t low);
 
 // What one process did, beside its cards' bytes.
@@ -99,6 +100,7 @@ struct ProcessStory {
   bool waits = false;                        // because a loop waits for a value to change; else enough steps were done
   std::string open;                          // why more may be needed than was seen, with nothing that bounds it
   std::uint64_t threads = 1;                 // that trained at once, in an order that is the system's
+  std::int64_t skips = 0;                    // steps that a scaler of the loss may skip on a card, one after another; 0: there is none
   bool tuned = false;                        // kernels were chosen by their times: what measuring them leaves reserved is not known
   std::string settled;                       // why what was seen by then is enough; the program went on for a while
   bool ended_itself = false;                 // in that while, with an exit code of its own

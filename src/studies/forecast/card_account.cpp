@@ -115,12 +115,24 @@ ProgramAccount Reading::account_of(std::uint32_t device, CardLog& c) {
   };
   a.peak_step = kind_of_phase(a.peak_phase) == PhaseKind::before ? 0 : step_of(peak);
   a.unsure_bytes = unsure_;
+  add_before_update(c, a);
   add_steps(c, a);
   add_phases(c, a);
   a.at_peak = rows_of(c, a.rank, peak, false);
   add_saved(c, a, a.peak_step);
   add_curve(c, a);
   return a;
+}
+
+// A card skips steps in which the scaled loss overflows, until the scale is small enough. Where that may be all that the program has, no state is made.
+void Reading::add_before_update(const CardLog& c, ProgramAccount& a) const {
+  if (std::uint64_t(story_.skips) < std::max<std::uint64_t>(c.step_ends.size(), 1) || c.first_update > c.points.size()) return;
+  dry::Needs until;
+  for (std::uint64_t i = 0; i < c.first_update; ++i) {
+    until.allocated = std::max(until.allocated, c.points[i].allocated);
+    until.reserved = std::max(until.reserved, c.points[i].reserved);
+  }
+  a.before_update = until;
 }
 
 // One engine in nine was not listed where the rule has it. So of the largest workspaces in which kernels are tried, by size, two may be smaller.

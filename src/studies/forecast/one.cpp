@@ -120,8 +120,9 @@ std::vector<Routing> routing_of(const std::vector<ProcessStory>& processes) {
 }
 
 std::pair<std::uint64_t, std::uint64_t> allocated_range(const ProgramAccount& a) {
-  return a.spread ? std::pair(a.spread->low.allocated, a.spread->high.allocated)
-                  : std::pair(a.peak_allocated_bytes, a.peak_allocated_bytes);
+  const auto [low, high] =
+      a.spread ? std::pair(a.spread->low.allocated, a.spread->high.allocated) : std::pair(a.peak_allocated_bytes, a.peak_allocated_bytes);
+  return {a.before_update ? std::min(low, a.before_update->allocated) : low, high};
 }
 
 // The number for a run without a limit from the error on that ended a run: a program that halves its batch and still fails needs what its last batch does.

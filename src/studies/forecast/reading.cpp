@@ -122,7 +122,10 @@ void Reading::operator()(const Head&, const dry::Mark& m) {
     phase_ = text;
     if (kind_of_phase(text) == PhaseKind::optimizer)  // it counts where it allocates nothing, too
       for (auto& [device, c] : cards_)
-        if (!c.points.empty()) note_phase(c, c.points.size(), phase_said());
+        if (!c.points.empty()) {
+          note_phase(c, c.points.size(), phase_said());
+          c.first_update = std::min<std::uint64_t>(c.first_update, c.points.size());
+        }
   } else if (what == "step") {
     story_.unknown_lines.clear();
     story_.loop.clear();
@@ -136,6 +139,8 @@ void Reading::operator()(const Head&, const dry::Mark& m) {
     value_named(text);
   } else if (what == "optimizer") {
     story_.made_optimizer = true;
+  } else if (what == "scaled") {
+    story_.skips = m.value;
   } else if (what == "loop") {
     story_.loop = shown_file(text);
     story_.loop_reads = m.value;

@@ -43,6 +43,7 @@ struct CardLog {
   std::vector<dry::Workspace> workspaces;  // of which a card may ask for less or more, ascending
   std::vector<dry::Workspace> tried;       // those in which PyTorch tries kernels: here `least` is what a card seldom takes less than
   std::uint64_t pool_live = 0, pool_taken = 0;
+  std::uint64_t first_update = never;  // the event at which an optimizer first stepped
   std::uint64_t driver_most = 0, card_most = 0, allocated = 0, reserved = 0;
   std::optional<RanOut> ran_out;
   std::vector<std::pair<std::uint64_t, std::uint32_t>> phase_changes;  // from this event on
@@ -83,6 +84,7 @@ class Reading {
   void open(ProgramAccount&) const;  // takes back what nothing bounds
   // Expandable segments are one range of addresses for all blocks: where it lies changes nothing.
   void add_spread(std::uint32_t device, ProgramAccount& a, const CardLog& c) const;
+  void add_before_update(const CardLog& c, ProgramAccount& a) const;
   static void settle_tried(CardLog& c);
   void add_steps(const CardLog& c, ProgramAccount& a) const;
   void add_phases(const CardLog& c, ProgramAccount& a) const;

@@ -158,6 +158,13 @@ std::vector<SaidRow> said_of(const Told& t) {  // each sentence once, however ma
   if (const auto fraction = fraction_of(t))
     rows.push_back({"fraction", fmt::format("{} lets PyTorch reserve {:.4g} of the card, {} of {}", fraction->line, fraction->share,
                                             words(fraction->of(t.room.memory_bytes)), words(t.room.memory_bytes))});
+  if (t.accounts.front().before_update)
+    rows.push_back(
+        {"note",
+         fmt::format("a scaler of the loss skips the first steps on a card, while its scale is too large. If it skips all {} of this "
+                     "program, there is no optimizer state: {} allocated, {} reserved",
+                     t.row.steps.value_or(0), words(t.accounts.front().before_update->allocated),
+                     words(t.accounts.front().before_update->reserved))});
   for (const std::string& file : runtimes_of(t))
     rows.push_back(
         {"runtime", fmt::format("{} has a CUDA runtime of its own, or calls one past the program's: it was told that there is no card, "

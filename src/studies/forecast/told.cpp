@@ -83,7 +83,11 @@ void fill(Told& t, const std::vector<ProcessStory>& stories) {
   t.ranks.clear();
   for (const ProcessStory& p : stories)
     if (!p.cards.empty() || !p.functions.empty() || !p.values.empty() || !p.static_runtimes.empty()) t.processes.push_back(p);
-  for (const ProcessStory& p : t.processes) t.accounts.insert(t.accounts.end(), p.cards.begin(), p.cards.end());
+  for (const ProcessStory& p : t.processes) {
+    t.accounts.insert(t.accounts.end(), p.cards.begin(), p.cards.end());
+    if (!p.end.empty() && !p.ended_itself)  // it has more steps than were seen, and a card skips only the first ones
+      for (std::size_t i = 0; i < p.cards.size(); ++i) (t.accounts.end() - 1 - std::ptrdiff_t(i))->before_update.reset();
+  }
   add_neighbours(t, stories);
   const auto order = [](const ProgramAccount& a) {  // the largest first; equal ones by rank and card
     return std::tuple(~(a.peak_reserved_bytes + a.elsewhere_bytes + a.others_bytes), ~a.peak_reserved_bytes, a.rank, a.card);

@@ -48,6 +48,7 @@ std::string deciding(const Told& t) {
   std::vector<std::string> parts;
   if (a.pool_slack_bytes > 0) parts.emplace_back("what the driver's pool keeps");
   if (a.spread && a.spread->choices > 0 && a.spread->low.reserved < a.spread->high.reserved) parts.emplace_back("the layout of addresses");
+  if (a.before_update) parts.emplace_back("how many steps the scaler skips");
   if (a.unsure_bytes > 0) parts.emplace_back("the size of workspaces");
   for (const Routing& one : t.routing) parts.emplace_back(words_of(one.guessed).decides);
   if (!t.late_runs.empty()) parts.emplace_back("when a second stream is done with memory");
