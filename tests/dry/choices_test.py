@@ -33,6 +33,52 @@ class Choices(Dry):
         self.assertEqual(rows[len(sums):], [(500, 0, 1000), (1 << 25, 1 << 26, 0), (1 << 12, 1 << 13, 0)])
         self.assertEqual(told, [MASKS])
 
+    def test_two_masks_of_which_one_is_turned_and_masks_that_are_written_to_are_followed_no_further(self):
+        made = ("a.float() * (1 - b.float())", "a.float().add(b.float(), alpha=-1)", "(a.float() * 2 - 1) * (b.float() * 2 - 1)", "a.float().mul_(1000)", "a.float().add_(x)",
+                "a.float().copy_(x.double())", "a.float().fill_(3).mul_(x)", "changed(a.float())")
+        for n in 1000, 1 << 19:
+            program = f"import torch\nx = torch.randn({n}, device='cuda')\na, b = x > 0, x > 1\n" \
+                      "def changed(m):\n    m[1:] += 7\n    return m\nfor m in " + ", ".join(made) + ":\n    print(m.sum().item())\n"
+            for how in RUNS:
+                lines, _ = self.dry(program, HEADROOM_DRY_ROUTING=how)
+                self.assertEqual(set(lines), {"0.75"}, f"{n} {how}: as what nobody knows")
+
+    def test_what_has_no_memory_of_its_own_is_no_copy_of_a_mask(self):
+        lines, _ = self.dry("""
+            import torch
+            x = torch.randn(1000, device="cuda")
+            mask = (x > 0).float()
+            print((torch.eye(10, device="cuda").to_sparse() * 2).shape)
+            print(torch.compile(lambda a, b: a * b + 1, backend="aot_eager")(x, mask).shape)
+        """)
+        self.assertEqual(lines, ["torch.Size([10, 10])", "torch.Size([1000])"])
+
+    def test_choices_of_any_type_are_read(self):
+        lines, marks = self.dry("""
+            import torch
+            chosen = torch.randn(100, 10, device="cuda").argmax(1)
+            for kind in "uint8", "uint16", "uint32", "int16":
+                parts = torch.empty(chosen.to(getattr(torch, kind)).cpu().long().max() + 1)
+                print(parts.shape[0])
+        """)
+        self.assertEqual((lines, [m[2] for m in marks if m[0] == "routed"]), (["10"] * 4, [MASKS]))
+
+    def test_many_copies_of_masks_are_looked_through_seldom(self):
+        lines, _ = self.dry("""
+            import torch
+            from headroom_dry import steps
+            values, asked = steps.values, 0
+            is_first = values.is_first
+            def counted(at):
+                global asked
+                asked += 1
+                return is_first(at)
+            values.is_first = counted
+            masks = [(torch.randn(100, device="cuda") > 0).float() for _ in range(2000)]
+            print(asked < 8000)
+        """)
+        self.assertEqual(lines, ["True"])
+
     def test_what_is_chosen_among_unknown_numbers_may_be_any(self):
         asked = ("x[pred == 3]", "x[pred != 0]", "x[pred > 4]", "x[pred == label]", "x[torch.where(pred == 5)[0]]", "(pred == 7).nonzero()", "torch.empty((pred == 3).sum())",
                  "torch.empty(int((pred == 3).float().sum()))", "torch.empty(pred.bincount(minlength=10).max())", "x[word == 3]", "torch.empty(int((word == 3).long().sum()))")

@@ -252,6 +252,8 @@ def kernel_of(values, base, overload, bare):
     def write(call, keyset, args, kwargs):
         name = o.names[0]
         first = kwargs[name] if name in kwargs else args[o.writes[0]]
+        if values.of_masks and first.is_cuda:
+            values.mask_is_written(first)
         out_of_sight = values.is_out_of_sight(first) and not (bare == "zero" and first.numel() <= FLOATS_LATER)
         if not first.is_cuda or out_of_sight or getattr(inside, "now", False):
             out = call(keyset, *args, **kwargs)

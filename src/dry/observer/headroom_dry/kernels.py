@@ -83,6 +83,8 @@ class Kernels:
             if op is None:
                 op = self.overload(base, overload)
             to, source = args[0], args[1]
+            if self.of_masks and to.is_cuda:
+                self.mask_is_written(to)
             if type(source) in NUMBERS:
                 made = convert(base, to, source) if to.is_cuda else None
                 out = self.with_number(op._handle.redispatch_boxed)(keyset & after, *args, **kwargs)
@@ -302,6 +304,8 @@ class Kernels:
             if not getattr(inside, "now", False):
                 for several in self.targets(args, kwargs, writes, names):
                     for t in () if several is None else each_of(several):
+                        if self.of_masks:
+                            self.mask_is_written(t)
                         n = t.numel()
                         if n <= FEW or (n <= FLOATS_LATER and self.begins(t) in self.floats if hot else n <= MOST):
                             if self.on_card(t):

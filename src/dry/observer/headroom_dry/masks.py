@@ -15,6 +15,7 @@ TOGETHER = "mul add maximum minimum".split()  # of two masks: both are true, or 
 class Masks:
     def __init__(self):
         self.of_masks = {}  # where such copies begin: how many elements they have, what they hold where the mask is false, and where it is true
+        self.most_of_masks = MANY  # as many are kept before it is asked which are left
 
     def mask_is_copied(self, to, source):
         two = self.two_values(source)
@@ -27,11 +28,19 @@ class Masks:
     def follow_mask(self, to, false, true):
         if to.element_size() < 2:
             return
-        if len(self.of_masks) >= MANY:
+        if len(self.of_masks) >= self.most_of_masks:
             self.of_masks = {at: n for at, n in self.of_masks.items() if self.is_first(at)}
+            self.most_of_masks = max(MANY, 2 * len(self.of_masks))
         library.forget(to.data_ptr(), to.element_size())
         library.know(to.data_ptr(), 1, FIRST)
         self.of_masks[to.data_ptr()] = to.numel(), false, true
+
+    def mask_is_written(self, t):
+        """Something is written to `t`: it, or what it is a view of, is no copy of a mask any more. A write to many floats is not looked at elsewhere."""
+        begin = self.begins(t)
+        if begin is not None:
+            self.of_masks.pop(begin, None)
+            self.of_masks.pop(t.data_ptr(), None)
 
     def is_first(self, at):
         held = self.scratch(2)
@@ -52,7 +61,7 @@ class Masks:
         """Quickly asked of what most operations are given: the model's own floats."""
         tensor, of_bools = self.torch.Tensor, self.torch.bool
         for x in args:
-            if isinstance(x, tensor) and (x.dtype is of_bools or self.of_masks and x.data_ptr() in self.of_masks):
+            if isinstance(x, tensor) and (x.dtype is of_bools or self.of_masks and self.on_card(x) and x.data_ptr() in self.of_masks):
                 return True
         return False
 
@@ -87,9 +96,15 @@ class Masks:
                 return
             false.append(x)
             true.append(x)
-        if masks == 1 or masks == 2 and bare in TOGETHER:
+        if masks == 1 or masks == 2 and bare in TOGETHER and not kwargs and self.are_alike(bare, false, true):
             self.rules.copied(out, at)
             self.follow_mask(out, op(*false, **kwargs).item(), op(*true, **kwargs).item())
+
+    @staticmethod
+    def are_alike(bare, false, true):
+        """Whether two masks in numbers make the more, the more of each is true: not `a * (1 - b)`, of which nothing is left if all of both, or nothing, is true."""
+        rises = [t >= f for f, t in zip(false, true)]
+        return rises[0] == rises[1] and (bare != "mul" or min(*false, *true) >= 0)
 
     def count_of_mask(self, bare, x, along, shape):
         """A sum of an unknown mask or of a copy, or a mean; along dimensions: of each row."""

@@ -32,6 +32,7 @@ class Reads:
         self.compares = 0
         self.as_bytes = {}  # by (dtype, number)
         self.said_guesses, self.said_open, self.said_size = set(), False, False
+        self.say_guessed, self.say_size_of_numbers = self.shell(self.say_guessed), self.shell(self.say_size_of_numbers)
 
     def read(self, t):
         """The bytes of the number that stands for what is unknown of `t`; none: zeros."""
@@ -129,7 +130,7 @@ class Reads:
         if state == WORD and is_number and t.numel() == 1:
             self.say_size(counts.NUMBER)
         if state == CHOICE and is_number and not self.said_guesses.issuperset([MASKS]):
-            is_word = bool(self.twin(t)[0].abs().max() >= WORDS // 2)
+            is_word = bool(self.twin(t)[0].double().abs().max() >= WORDS // 2)  # (not each type has these)
             if by_source(counts.is_size, True) if t.numel() > 1 or is_word else True:
                 guesses.append(MASKS)
             elif t.numel() > 1:
