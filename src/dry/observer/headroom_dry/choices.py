@@ -3,6 +3,7 @@ is decides no size by itself. What follows from it may be any of them: the other
 in one run and empty in another."""
 GUESS, WORD, CHOICE = 2, 3, 4  # states of what is known
 WORDS = 1024  # a choice among more is a word; in few rows, of a text that is generated: it is no word that ends it
+ALL_WORDS = 1 << 19  # no vocabulary has more: a choice among these is a place
 FEW_ROWS = 64  # fewer rows than these, and words, keep their stand-in where a mask compares them: generation goes on
 MANY = 4096
 CHOOSING = "argmax argmin multinomial max min".split()

@@ -5,7 +5,7 @@ import sys
 import types
 
 from . import layout
-from .choices import CHOICE, FEW_ROWS, GUESS, WORD, WORDS
+from .choices import ALL_WORDS, CHOICE, FEW_ROWS, GUESS, WORD, WORDS
 from .operations import MOST
 
 # What is guessed where sizes follow from it, as the reader of the record numbers it (account.h): which experts tokens go to, which elements of a mask are
@@ -126,7 +126,7 @@ class Rules:
         self.last_among = among
         for s in shape:
             n *= s
-        self.last_state = WORD if n <= FEW_ROWS and among > WORDS and not of_places else CHOICE
+        self.last_state = WORD if n <= FEW_ROWS and WORDS < among <= ALL_WORDS and not of_places else CHOICE
         if n <= FEW_ROWS or among > WORDS or of_places:
             at = among // 2 if self.how == "random" or self.last_state == WORD else 0 if self.how == "balanced" else max(among - 1, 0)
             return torch.full(list(shape), at, dtype=torch.int64, device="cpu")
