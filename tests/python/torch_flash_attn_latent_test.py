@@ -1,6 +1,7 @@
 """FlashAttention-3's qv, where scores have a part of the values, against FP64."""
 
 import itertools
+import math
 import unittest
 import unittest.mock
 
@@ -28,9 +29,9 @@ def of_sequences(q, qv, k, v, **mask):
 
 class LatentTest(Base):
     def test_masks_and_gradients(self):
-        """A few rows at a time, and all at once."""
+        """One row of one sequence at a time, a few rows, and all at once."""
         named = ({}, {"causal": True}, {"window_size": (5, 2)}, {"causal": True, "softcap": 3.0}, {"softmax_scale": 0.25})
-        for device, scores, asked, (len_q, len_k) in itertools.product(DEVICES, (1500, 1 << 24), named, ((17, 23), (23, 17))):
+        for device, scores, asked, (len_q, len_k) in itertools.product(DEVICES, (150, 1500, 1 << 24), named, ((17, 23), (23, 17))):
             given = [t.requires_grad_() for t in drawn(device, len_q, len_k)]
             q, qv, k, v = given
             with unittest.mock.patch.object(latent, "_SCORES", scores):
@@ -51,6 +52,40 @@ class LatentTest(Base):
         with torch.autograd.graph.saved_tensors_hooks(lambda t: (sizes.append(t.numel()), t)[1], lambda t: t):
             fa.flash_attn_func(given[0], *given[2:], qv=given[1])
         self.assertLess(max(sizes), 2 * 4 * 64 * 64, "no matrix of scores")
+
+    def test_gradients_of_keys_are_added_in_float32(self):
+        """However many blocks there are."""
+        given = drawn("cpu", 256, 256, torch.bfloat16)
+        exact = [t.double().requires_grad_() for t in given]
+        want = torch.autograd.grad(of_sequences(*exact, is_causal=True)[0].sum(), exact[2:])
+        apart = []
+        for scores in (1 << 24, 1):
+            asked = [t.clone().requires_grad_() for t in given]
+            with unittest.mock.patch.object(latent, "_SCORES", scores):
+                made = torch.autograd.grad(fa.flash_attn_func(asked[0], *asked[2:], causal=True, qv=asked[1]).sum(), asked[2:])
+            apart.append([((a.double() - b).norm() / b.norm()).item() for a, b in zip(made, want)])
+        for at_once, by_rows in zip(*apart):
+            self.assertLess(by_rows, 1.2 * at_once)
+
+    def test_autocast(self):
+        """Inputs become bfloat16, as attention's; what is computed of them does not."""
+        q, qv, k, v = drawn("cpu")
+        want = of_sequences(*(t.bfloat16() for t in (q, qv, k, v)))
+        with torch.autocast("cpu", torch.bfloat16):
+            o, lse = fa.flash_attn_func(q, k, v, qv=qv, return_attn_probs=True)
+        self.assertEqual((o.dtype, lse.dtype), (torch.bfloat16, torch.float32))
+        self.near(o, want[0], torch.bfloat16)
+        self.near(lse, want[1], torch.float32)
+
+    def test_where_code_may_not_wait_for_numbers(self):
+        given = q, *others = drawn("cpu")
+        call = lambda q, qv, k, v: fa.flash_attn_func(q, k, v, causal=True, qv=qv)  # noqa: E731
+        want = call(*given)
+        self.near(torch.compile(call, fullgraph=True, backend="aot_eager")(*given), want, torch.float32)
+        self.near(torch.vmap(call)(*(t[None] for t in given))[0], want, torch.float32)
+        self.assertEqual(call(*(t.to("meta") for t in given)).shape, want.shape)
+        leaf = q.clone().requires_grad_()
+        self.near(torch.func.grad(lambda q: call(q, *others).sum())(q), torch.autograd.grad(call(leaf, *others).sum(), leaf)[0], torch.float32)
 
     def test_packed(self):
         for device in DEVICES:
@@ -109,15 +144,38 @@ class LatentTest(Base):
         q, qv, k, v = drawn("cpu")
         for error, words, call in (
             (TypeError, "qv is a list, not a tensor", lambda: fa.flash_attn_func(q, k, v, qv=[1])),
-            (TypeError, "qv is torch.float16 on cpu beside qv", lambda: fa.flash_attn_func(q, k, v, qv=qv.half())),
+            (TypeError, "qv is torch.float16 on cpu, q is torch.float32 on cpu", lambda: fa.flash_attn_func(q, k, v, qv=qv.half())),
             (TypeError, "q is torch.float64", lambda: fa.flash_attn_func(q.double(), k, v, qv=qv)),
             (ValueError, r"qv is \(2, 17, 4, 39\), it must be \(2, 17, 4, 40\)", lambda: fa.flash_attn_func(q, k, v, qv=qv[..., 1:])),
-            (ValueError, "these divide q's heads", lambda: fa.flash_attn_func(q[:, :, :3], k, v, qv=qv[:, :, :3])),
         ):
             with self.subTest(words), self.assertRaisesRegex(error, "gpu_headroom.torch.flash_attn_3.flash_attn_func: .*" + words):
                 call()
         with self.assertRaisesRegex(NotImplementedError, "s_aux is not served with qv"):
             fa.flash_attn_func(q, k, v, qv=qv, s_aux=torch.zeros(4))
+
+    def test_refused_as_without_qv(self):
+        q, qv, k, v = drawn("cpu")
+        for error, words, call in (
+            (ValueError, "3 query heads cannot share 2 key heads", lambda: fa.flash_attn_func(q[:, :, :3], k, v, qv=qv[:, :, :3])),
+            (ValueError, "batch and head_dim must agree", lambda: fa.flash_attn_func(q, k[:1], v[:1], qv=qv)),
+            (ValueError, "q has 3 dimensions", lambda: fa.flash_attn_func(q[0], k[0], v[0], qv=qv[0])),
+            (ValueError, "softcap is nan: a number above 0", lambda: fa.flash_attn_func(q, k, v, qv=qv, softcap=math.nan)),
+            (ValueError, "scale is inf: it must be finite", lambda: fa.flash_attn_func(q, k, v, qv=qv, softmax_scale=math.inf)),
+            (TypeError, "k_cache is torch.float16, q is torch.float32", lambda: fa.flash_attn_with_kvcache(q, k.half(), v, qv=qv)),
+            (ValueError, r"q is \(1, 17, 4, 16\) and k_cache is \(2, 23, 2, 16\)", lambda: fa.flash_attn_with_kvcache(q[:1], k, v, qv=qv[:1])),
+        ):
+            with self.subTest(words), self.assertRaisesRegex(error, words):
+                call()
+        tokens = [t.flatten(0, 1) for t in (q, k, v, qv)]
+        for error, words, of_q, of_k in (
+            (ValueError, r"cu_seqlens_k\[0\] is \[0, 23, 99\]: from 0 on, in order, up to 46 positions", [0, 17, 34], [0, 23, 99]),
+            (ValueError, r"cu_seqlens_q\[0\] is \[0, 20, 10\]", [0, 20, 10], [0, 23, 46]),
+            (ValueError, r"cu_seqlens_q is \(1, 3\) and cu_seqlens_k is \(1, 4\)", [0, 17, 34], [0, 1, 23, 46]),
+            (ValueError, r"it must be \(1, at least 2\)", [0], [0]),
+        ):
+            lists = (torch.tensor(t, dtype=torch.int32) for t in (of_q, of_k))
+            with self.subTest(words), self.assertRaisesRegex(error, words):
+                fa.flash_attn_varlen_func(*tokens[:3], *lists, 34, 46, qv=tokens[3])
 
 
 if __name__ == "__main__":

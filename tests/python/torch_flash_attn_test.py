@@ -83,6 +83,8 @@ class FlashAttnTest(Base):
             self.assertEqual(list(inspect.signature(function).parameters), names)
         q = torch.randn(1, 5, 2, 8)
         self.assertTrue(torch.equal(fa.flash_attn_func(q, q, q, softcap=-1.0), fa.flash_attn_func(q, q, q)), "at most 0 is none")
+        with self.assertRaisesRegex(ValueError, "softcap is 'none': a number above 0"):
+            fa.flash_attn_func(q, q, q, softcap="none")
 
     def test_what_dropout_dropped_is_told(self):
         """Probabilities before they are divided by their sum, negative where they were dropped: o comes of them again."""

@@ -101,6 +101,11 @@ def directly(q, k, v):
     )
 
 
+def is_transformed():
+    """Whether torch.func or torch.vmap is at work in code that is not compiled."""
+    return not torch.compiler.is_compiling() and _transforms is not None and _transforms() is not None
+
+
 def keep(known, key, settled):
     if len(known) >= 4096:
         known.clear()

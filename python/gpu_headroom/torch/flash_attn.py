@@ -93,8 +93,8 @@ def flash_attn_func(
     window = _window(causal, window_size)
     seed = _seed(q, dropout_p) if return_attn_probs and dropout_p else None
     out = attention(q, k, v, dropout_p=dropout_p, is_causal=causal and window is None, scale=softmax_scale, window=window, align="bottom-right", layout="blhd",
-                    return_lse=return_attn_probs, softcap=0.0 if softcap is not None and softcap <= 0 else softcap,
-                    deterministic=bool(deterministic), alibi_slopes=alibi_slopes, seed=seed)  # fmt: skip
+                    return_lse=return_attn_probs, softcap=softcap and _cap(softcap), deterministic=bool(deterministic), alibi_slopes=alibi_slopes,
+                    seed=seed)  # fmt: skip
     if not return_attn_probs:
         return out
     if seed is None:

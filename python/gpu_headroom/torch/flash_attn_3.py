@@ -12,9 +12,9 @@ import torch
 
 from .checks import whole_number
 from .dropped import padded
-from .flash_attn import _cap, _check_new, _check_room, _turned, _window
+from .flash_attn import _OPEN, _cap, _check_new, _check_room, _turned, _window
 from .functions import Window, attention, attention_varlen, attention_with_cache
-from .latent import OPEN, attention_with_qv, check_qv
+from .latent import attention_with_qv, check_qv
 
 Tensor = Optional[torch.Tensor]
 WithLse = Tuple[torch.Tensor, torch.Tensor]
@@ -23,7 +23,7 @@ _IN_8_BITS = tuple(getattr(torch, name) for name in ("float8_e4m3fn", "float8_e5
 
 def _sides(causal: bool, window: Window) -> Tuple[int, int]:
     """How many keys a row sees up to its own, and after."""
-    return (window[0], window[1]) if isinstance(window, tuple) else (OPEN, 0 if causal else OPEN)
+    return (window[0], window[1]) if isinstance(window, tuple) else (_OPEN, 0 if causal else _OPEN)
 
 
 def _chunk(name: str, attention_chunk: Any) -> int:
@@ -99,7 +99,7 @@ def flash_attn_func(
     q, k, v = (_of_8_bits(t, scales) for t, scales in ((q, q_descale), (k, k_descale), (v, v_descale)))
     documents = {}
     if chunk or qv is not None:
-        lengths = [torch.full((t.shape[0],), t.shape[1], device=q.device) for t in (q, k)]
+        lengths = [torch.full((q.shape[0],), t.shape[1], device=q.device) for t in (q, k)]
         none = torch.zeros_like(lengths[0])
         parts = _lists((none, none), (lengths[0], lengths[1]), (lengths[0], lengths[1]), chunk, k.shape[1])
         documents = dict(zip(("cu_seqlens_q", "cu_seqlens_k"), _closed(parts, (q.shape[1], k.shape[1]))))
@@ -154,8 +154,8 @@ def flash_attn_varlen_func(
         cu_seqlens_q, cu_seqlens_k = (t[0] for t in _closed(parts, (q.shape[0], k.shape[0])))
     window = _window(causal, window_size)
     if qv is not None:
-        q, qv, k, v, of_q, of_k = (t[None] for t in (q, qv, k, v, cu_seqlens_q, cu_seqlens_k))
-        o, lse = attention_with_qv(q, qv, k, v, of_q, of_k, _sides(causal, window), softmax_scale, _cap(softcap))
+        q, qv, k, v = (t[None] for t in (q, qv, k, v))
+        o, lse = attention_with_qv(q, qv, k, v, cu_seqlens_q, cu_seqlens_k, _sides(causal, window), softmax_scale, _cap(softcap))
         return (o[0], lse[0]) if return_attn_probs else o[0]
     options: Any = {"is_causal": causal and window is None, "window": window, "return_lse": return_attn_probs, "deterministic": bool(deterministic)}
     options["sink"] = s_aux
@@ -196,7 +196,7 @@ def flash_attn_with_kvcache(
     name = "flash_attn_with_kvcache"
     where, paged = f"flash_attn_3.{name}", page_table is not None
     if qv is not None:
-        check_qv(where, q, k_cache, v_cache, qv, s_aux)
+        check_qv(where, q, k_cache, v_cache, qv, s_aux, ("k_cache", "v_cache"))
     chunk = _chunk(name, attention_chunk)
     _check_new(where, k, v, rotary_cos, rotary_sin, cache_seqlens)
     if cu_seqlens_q is not None and max_seqlen_q is None:
@@ -259,7 +259,7 @@ def flash_attn_with_kvcache(
         cu_q, cu_k = _closed(parts, (q.shape[1], room))
         if qv is not None:
             qv = qv if cu_seqlens_q is None else padded(qv, cu_seqlens_q, max_seqlen_q)
-            o, lse = attention_with_qv(q, qv, k_cache, v_cache, cu_q, cu_k, _sides(causal, window), softmax_scale, _cap(softcap))
+            o, lse = attention_with_qv(q, qv, k_cache, v_cache, cu_q, cu_k, _sides(causal, window), softmax_scale, _cap(softcap), "attention_with_cache")
         else:
             options.update(align="bottom-right", cu_seqlens_q=cu_q, cu_seqlens_k=cu_k)
             o, lse = _by_parts(lambda v: attention(q, k_cache, v, return_lse=True, **options), v_cache)

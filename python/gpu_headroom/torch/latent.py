@@ -1,16 +1,19 @@
 """FlashAttention-3's qv: scores q k^T + qv v^T, as a cache of latents (DeepSeek's) is read. No kernel of ours has so many dimensions of scores: these are
-passes of torch's in float32, a block of rows at a time, forward and backward. On CUDA they wait for the card."""
+passes of torch's in float32, a block of rows at a time, forward and backward. On CUDA they wait for the card, to leave out the keys that no row of a block
+sees; where code may not wait (compiled, captured, under transforms) they take all keys."""
 
+import contextlib
 from typing import Any, Optional, Tuple
 
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from .calls import NAMES
-from .checks import SERVED
+from .calls import KINDS, NAMES
+from .checks import SERVED, cast, checked, options_of
+from .direct import is_transformed
+from .flash_attn import _can_be_read
 
 _SCORES = 1 << 24  # of a block
-OPEN = 1 << 31  # keys on a side of a window that has no end there
 
 
 def _sides(row: torch.Tensor, cu_q: torch.Tensor, cu_k: torch.Tensor, before: int, after: int) -> Tuple[torch.Tensor, torch.Tensor]:
@@ -43,43 +46,78 @@ def _block(
     return o.flatten(2, 3), lse.reshape(batch, heads, rows)
 
 
-def check_qv(where: str, q: Any, k: Any, v: Any, qv: Any, sink: Any) -> None:
-    """qv beside q, with v's dimensions: [..., heads, dim]. attention() is not asked, so the others are looked at here too."""
+def check_qv(where: str, q: Any, k: Any, v: Any, qv: Any, sink: Any, of_keys: Tuple[str, str] = ("k", "v")) -> None:
+    """qv beside q, with v's dimensions: [..., heads, dim]. attention_with_qv looks at the rest."""
     if sink is not None:
         raise NotImplementedError(f"gpu_headroom.torch.{where}: s_aux is not served with qv: leave one of them out")
-    for name, t in (("q", q), ("k", k), ("v", v), ("qv", qv)):
+    for name, t in zip(("q", *of_keys, "qv"), (q, k, v, qv)):
         if not isinstance(t, torch.Tensor):
             raise TypeError(f"gpu_headroom.torch.{where}: {name} is a {type(t).__name__}, not a tensor")
-        if t.dtype not in NAMES or t.dtype != q.dtype or t.device != q.device:
-            raise TypeError(f"gpu_headroom.torch.{where}: {name} is {t.dtype} on {t.device} beside qv: all have one type of {SERVED}, and one device")
-    if k.shape[:-1] != v.shape[:-1] or q.shape[-1] != k.shape[-1] or k.shape[-2] == 0 or q.shape[-2] % k.shape[-2]:
-        shapes = f"q is {tuple(q.shape)}, k is {tuple(k.shape)} and v is {tuple(v.shape)}"
-        raise ValueError(f"gpu_headroom.torch.{where}: {shapes}: k has q's head_dim, k and v have as many keys and heads, and these divide q's heads")
+        if t.dtype not in NAMES:
+            raise TypeError(f"gpu_headroom.torch.{where}: {name} is {t.dtype}: served with qv are {SERVED}")
+    if qv.dtype != q.dtype or qv.device != q.device:
+        raise TypeError(f"gpu_headroom.torch.{where}: qv is {qv.dtype} on {qv.device}, q is {q.dtype} on {q.device}")
     if qv.shape != (*q.shape[:-1], v.shape[-1]):
         raise ValueError(f"gpu_headroom.torch.{where}: qv is {tuple(qv.shape)}, it must be {(*q.shape[:-1], v.shape[-1])}: as q, with the values' dimensions")
 
 
+def _check_list(name: str, cu: torch.Tensor, positions: int) -> None:
+    """As the library says it of other calls."""
+    if cu.is_cpu and _can_be_read(cu):
+        for b, ends in enumerate(cu.tolist()):
+            if ends[0] != 0 or ends[-1] > positions or ends != sorted(ends):
+                raise ValueError(f"gpu_headroom.torch: {name}[{b}] is {ends}: from 0 on, in order, up to {positions} positions")
+
+
+def _seen_keys(low: torch.Tensor, high: torch.Tensor, keys: int) -> Tuple[int, int]:
+    """The first key that any of the rows sees, and the end."""
+    if low.device.type not in KINDS or not _can_be_read(low):
+        return 0, keys
+    some = high > low
+    return (int(low[some].min()), int(high[some].max())) if bool(some.any()) else (0, 0)
+
+
 def attention_with_qv(
     q: torch.Tensor, qv: torch.Tensor, k: torch.Tensor, v: torch.Tensor, cu_q: torch.Tensor, cu_k: torch.Tensor, sides: Tuple[int, int],
-    scale: Optional[float], softcap: float,
+    scale: Optional[float], softcap: float, of: str = "attention",
 ) -> Tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
     """(o, lse [batch, heads, len_q]) of q [batch, len_q, heads, dim], qv [..., dim_v], k and v. cu_q, cu_k: [batch, documents + 1]; sides: how many keys a row
-    sees up to its own, and after."""
-    batch, len_q, heads, dim = q.shape
-    scale = (dim + v.shape[-1]) ** -0.5 if scale is None else float(scale)
-    cu_q, cu_k = cu_q.long(), cu_k.long()
-    keeps = torch.is_grad_enabled() and any(t.requires_grad for t in (q, qv, k, v))
-    step = max(1, _SCORES // max(1, batch * heads * k.shape[1]))
-    os, lses = [], []
+    sees up to its own, and after. Refused is what attention() refuses, but for the values' dimensions."""
+    q, qv, k, v = cast([q, qv, k, v])
+    *_, cu_q, cu_k = checked(q, k, v[..., :256], None, 0.0, scale, True, "blhd", None, cu_q, cu_k, of=of)
+    options_of(False, scale, None, "bottom-right", "blhd", None, False, None, softcap)
+    for name, cu, t in (("cu_seqlens_q", cu_q, q), ("cu_seqlens_k", cu_k, k)):
+        _check_list(name, cu, t.shape[1])
+    scale = (q.shape[3] + v.shape[3]) ** -0.5 if scale is None else float(scale)
+    of_device = q.device.type
+    with torch.autocast(of_device, enabled=False) if of_device in KINDS and torch.is_autocast_enabled(of_device) else contextlib.nullcontext():
+        return _passes(q, qv, k, v, cu_q.long(), cu_k.long(), sides, scale, softcap)
+
+
+def _passes(
+    q: torch.Tensor, qv: torch.Tensor, k: torch.Tensor, v: torch.Tensor, cu_q: torch.Tensor, cu_k: torch.Tensor, sides: Tuple[int, int], scale: float,
+    softcap: float,
+) -> Tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+    batch, len_q, heads, _ = q.shape
+    of_a_row = batch * heads * k.shape[1]
+    if batch > 1 and of_a_row > _SCORES:
+        halves = zip(*(t.split([batch // 2, batch - batch // 2]) for t in (q, qv, k, v, cu_q, cu_k)))
+        os, lses = zip(*(_passes(*half, sides, scale, softcap) for half in halves))
+        return torch.cat(os), torch.cat(lses)
+    dtype = q.dtype
+    differentiated = torch.is_grad_enabled() and any(t.requires_grad for t in (q, qv, k, v))
+    if differentiated:  # gradients of keys are sums over blocks, added in float32
+        k, v = k.float(), v.float()
+    keeps_inputs = differentiated and not is_transformed()  # torch.func has no checkpoints
+    step = max(1, _SCORES // max(1, of_a_row))
+    made = []
     for first in range(0, len_q, step):
         end = min(first + step, len_q)
         low, high = _sides(torch.arange(first, end, device=q.device), cu_q, cu_k, *sides)
-        some = high > low
-        from_key, to_key = (int(low[some].min()), int(high[some].max())) if bool(some.any()) else (0, 0)
+        from_key, to_key = _seen_keys(low, high, k.shape[1])
         here = q[:, first:end], qv[:, first:end], k[:, from_key:to_key], v[:, from_key:to_key], low - from_key, high - from_key, scale, softcap
-        o, lse = checkpoint(_block, *here, use_reentrant=False, preserve_rng_state=False) if keeps else _block(*here)
-        os.append(o.to(q.dtype))
-        lses.append(lse)
-    if not os:
+        o, lse = checkpoint(_block, *here, use_reentrant=False, preserve_rng_state=False) if keeps_inputs else _block(*here)
+        made.append((o.to(dtype), lse))
+    if not made:
         return q.new_empty((batch, 0, heads, v.shape[-1])), q.new_empty((batch, heads, 0), dtype=torch.float32)
-    return torch.cat(os, 1), torch.cat(lses, 2)
+    return torch.cat([o for o, _ in made], 1), torch.cat([lse for _, lse in made], 2)
