@@ -1,8 +1,10 @@
 """flash-attn's forward and backward apart, against the whole functions under their names."""
 
 import unittest
+import unittest.mock
 
 from torch_cases import DEVICES, Base, torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import gpu_headroom.torch as ht
 from gpu_headroom.torch import flash_attn as whole
@@ -81,6 +83,23 @@ class HalvesTest(Base):
             o, lse, *_ = halves._flash_attn_varlen_forward(q, *pages, *lists, 1, 24, 0.0, None, False, block_table=table, seqused_k=used)
             want = whole.flash_attn_with_kvcache(q[:, None], *pages, cache_seqlens=used, block_table=table, return_softmax_lse=True)
             self.same((o, lse), (want[0][:, 0], want[1][..., 0].T))
+
+    def test_no_copies_of_whole_tensors_are_made(self):
+        """Of what ring attention drops, the sums of rows."""
+        q, k, v, d_o = (t.bfloat16() for t in drawn("cpu", 40, 40))
+        o, lse, *_ = halves._flash_attn_forward(q, k, v, 0.0, None, True)
+        made = []
+
+        class Noted(TorchDispatchMode):
+            def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+                out = function(*args, **(kwargs or {}))
+                made.extend(t.numel() for t in [out] if isinstance(t, torch.Tensor) and t.dtype == torch.float32)
+                return out
+
+        with unittest.mock.patch.object(halves, "_AT_ONCE", 1024), Noted():
+            of_rows = halves._flash_attn_backward(d_o, q, k, v, o, lse, None, None, None, 0.0, None, True)
+        self.near(of_rows, (d_o.double() * o.double()).sum(-1).transpose(1, 2), torch.float32)
+        self.assertLessEqual(max(made), 1024)
 
     def test_refused(self):
         q, k, v = (t.flatten(0, 1) for t in drawn("cpu")[:3])

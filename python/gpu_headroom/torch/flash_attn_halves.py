@@ -13,6 +13,7 @@ from .functions import attention, attention_backward, attention_varlen, packed_s
 
 Tensor = Optional[torch.Tensor]
 Made = Tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
+_AT_ONCE = 1 << 22  # numbers
 
 
 def _made(out: Any, seed: Tensor, probabilities: Tensor) -> Made:
@@ -62,11 +63,24 @@ def _flash_attn_varlen_forward(
     return _made(out, seed, None)
 
 
+def _of_rows(d_o: torch.Tensor, o: torch.Tensor) -> torch.Tensor:
+    """What flash-attn calls softmax_d, [batch, heads, len_q]. Most callers drop it, so no float32 copies of whole tensors are made."""
+    if torch.compiler.is_compiling():  # makes none by itself
+        return (d_o.float() * o.float()).sum(-1).transpose(1, 2)
+    batch, len_q, heads, dim = o.shape
+    made = o.new_empty((batch, heads, len_q), dtype=torch.float32)
+    step = max(1, _AT_ONCE // max(1, batch * heads * dim))
+    for first in range(0, len_q, step):
+        at = slice(first, first + step)
+        made[:, :, at] = (d_o[:, at].float() * o[:, at].float()).sum(-1).transpose(1, 2)
+    return made
+
+
 def _backward(
     d_o: torch.Tensor, tensors: Tuple[torch.Tensor, ...], given: Tuple[Tensor, ...], dropout_p: float, scale: Optional[float], causal: bool,
     sides: Tuple[int, int], softcap: float, slopes: Tensor, deterministic: bool, rng_state: Tensor, **lists: torch.Tensor,
 ) -> torch.Tensor:  # fmt: skip
-    """Writes the gradients into those that are given; what flash-attn calls softmax_d, [batch, heads, len_q]."""
+    """Writes the gradients into those that are given; _of_rows."""
     window = _window(causal, sides)
     made = attention_backward(d_o, *tensors, bool(causal) and window is None, scale, window=window, align="bottom-right", layout="blhd",
                               softcap=_cap(softcap), deterministic=bool(deterministic), dropout_p=dropout_p, seed=rng_state if dropout_p else None,
@@ -74,7 +88,7 @@ def _backward(
     for into, gradient in zip(given, made):
         if into is not None:
             into.copy_(gradient)
-    return (d_o.float() * tensors[3].float()).sum(-1).transpose(1, 2)
+    return _of_rows(d_o, tensors[3])
 
 
 @torch.no_grad()
