@@ -53,6 +53,33 @@ class Choices(Dry):
         """)
         self.assertEqual(lines, ["torch.Size([10, 10])", "torch.Size([1000])"])
 
+    def test_a_place_that_is_looked_up_and_shown_makes_no_other_runs(self):
+        _, marks = self.dry("""
+            import torch
+            names, seen = [str(i) for i in range(10)], torch.zeros(10, 10)
+            scores = torch.randn(10, device="cuda")
+            best = scores.argmax().item()
+            print(names[best], scores[best].item())
+            for chosen in torch.randn(4, 10, device="cuda").argmax(1):
+                seen[2, chosen.long()] += 1
+        """)
+        self.assertEqual([m for m in marks if m[0] == "routed"], [])
+
+    def test_choices_of_pictures_of_many_sizes_are_not_kept_for_ever(self):
+        lines, _ = self.dry("""
+            import torch
+            from headroom_dry import rules, steps
+            rules.MOST_DRAWN = 5000
+            class Pixels(torch.nn.Module):
+                def classes(self, n):
+                    return torch.randn(n, 10, device="cuda").argmax(1)
+            model = Pixels()
+            for n in range(1000, 1020):
+                model.classes(n)
+            print([len(x) for x in steps.values.rules.drawn.values()])
+        """)
+        self.assertEqual(lines, ["[1016, 1017, 1018, 1019]"])
+
     def test_choices_of_any_type_are_read(self):
         lines, marks = self.dry("""
             import torch
@@ -162,7 +189,7 @@ class Sizes(unittest.TestCase):
             f.write(program)
         self.addCleanup(os.unlink, f.name)
         x, rows = Look(what, is_whole), [0] * 9
-        exec(compile(program, f.name, "exec"), {"x": x, "rows": rows, "given": lambda *_, **__: rows, "empty": lambda *_: rows, "log": lambda *_: None})
+        exec(compile(program, f.name, "exec"), {"x": x, "rows": rows, "given": lambda *_, **__: rows, "empty": lambda *_: rows, "where": lambda *_: rows, "log": lambda *_: None})
         return x.judged
 
     def test_a_number_becomes_a_size(self):
@@ -172,6 +199,10 @@ class Sizes(unittest.TestCase):
             self.assertEqual(self.judged(program), [True], program)
         for program in "n = x.item()\nm = rows[n]", "n = x.item()\nlog(n)", "m = given(x.item())", "if x.item() > 3:\n    m = rows[:2]", "n = x.item(); m = rows[:2]":
             self.assertEqual(self.judged(program), [False], program)
+        for program in "m = given(round(x.item(), 4))", "n = round(x.item(), 4)\nm = given([n, 2])":
+            self.assertEqual(self.judged(program), [False], program)
+        for program in "m = given(round(x.item()))", "def count():\n    n = x.item()\n    return n, 2\nn, m = count()\nm = rows[:n]":
+            self.assertEqual(self.judged(program), [True], program)
         self.assertEqual(self.judged("m = given(x.item())", is_whole=True), [True], "a whole number that a function is given")
         self.assertEqual(self.judged("log(x.item())\nm = len(str(x.item()))", is_whole=True), [False, False])
 
@@ -179,7 +210,7 @@ class Sizes(unittest.TestCase):
         for program in ("m = [i for i, n in enumerate(x.tolist()) if n > 2]", "n = x.tolist()\nm = [i for i in n if i > 2]", "for n in x.tolist():\n    if n > 2:\n        rows.append(n)",
                         "for n in x.tolist():\n    if n > 2:\n        continue\n    log(n)"):
             self.assertEqual(self.judged(program, counts.NUMBERS), [True], program)
-        for program in "n = x.tolist()\nlog(sum(n))", "n = x.tolist()\nm = [i + 1 for i in n]", "for n in x.tolist():\n    if n > 2:\n        log(n)":
+        for program in "m = where([n > 2 for n in x.tolist()], 1, 0)", "n = x.tolist()\nlog(sum(n))", "n = x.tolist()\nm = [i + 1 for i in n]", "for n in x.tolist():\n    if n > 2:\n        log(n)":
             self.assertEqual(self.judged(program, counts.NUMBERS), [False], program)
 
 

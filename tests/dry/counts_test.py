@@ -121,6 +121,8 @@ class Told(unittest.TestCase):
             "st = {'n': 0, 'm': 1}\nst['n'] += mask.sum().item()\nprint(st['n'] / 12)\n[0] * st['m']",
             "best = 0\nshare = mask.sum().item() / 12\nif share > best:\n    best = share\n    torch.save(model.state_dict(), 'best')\nprint(share > 0)",
             "share = loss.sum() / (mask\n    .sum()\n    .item())\nshare.backward()",
+            "n = mask.sum().item()\nprint(f'{x[n]}')\nhits = y[0, n] + 1\nprint(hits)",
+            "seen = {}\nn = mask.sum().item()\nseen[n] = y[n]",
         ):
             judged = self.judged(program)
             self.assertTrue(judged and all(judged), (program, judged))

@@ -184,6 +184,17 @@ class Values(Dry):
         """)
         self.assertEqual(lines, [str([4 * i + 4 for i in range(8)]), "128", "128", "torch.Size([8, 32, 64]) torch.Size([8, 32, 64])"], "half of what is not known")
 
+    def test_a_scaler_that_falls_slowly_skips_more_steps(self):
+        _, marks = self.dry("""
+            import torch
+            p = torch.nn.Parameter(torch.randn(8, 8, device="cuda"))
+            s, o = torch.amp.GradScaler("cuda", init_scale=256.0, backoff_factor=0.5 ** 0.25), torch.optim.SGD([p])
+            s.scale(p.sum()).backward()
+            s.step(o)
+            s.update()
+        """)
+        self.assertEqual([m for m in marks if m[0] == "scaled"], [("scaled", "", 32)])
+
     def test_a_scaler_sees_finite_gradients(self):
         lines, marks = self.dry("""
             import torch

@@ -77,13 +77,28 @@ def _is_size_at(file, line, what, is_whole, inner, spot):
                 if _becomes_size(n, parents, what, is_whole):
                     return True
                 names |= _assigned(n, parents) | _turns([n], parents)
-                is_given = is_given or isinstance(parents.get(id(n)), ast.Return)
+                is_given = is_given or _is_returned(n, parents)
     return None if is_given else False
+
+
+def _makes_whole(node):
+    return name_of(node) in MADE_WHOLE and not (name_of(node) == "round" and len(node.args) == 2)  # to some digits
+
+
+def _is_choosing(call):
+    return name_of(call) in CHOOSING and not (name_of(call) == "where" and len(call.args) > 1)  # one of two numbers for each
+
+
+def _is_returned(node, parents):
+    parent = parents.get(id(node))
+    while isinstance(parent, (ast.Tuple, ast.List)):
+        parent = parents.get(id(parent))
+    return isinstance(parent, ast.Return)
 
 
 def _is_made_whole(node, parents):
     while node is not None and not isinstance(node, ast.stmt):
-        if name_of(node) in MADE_WHOLE:
+        if _makes_whole(node):
             return True
         node = parents.get(id(node))
     return False
@@ -107,7 +122,7 @@ def _becomes_size(node, parents, what, is_whole):
     child, parent, chosen = node, parents.get(id(node)), what == MASK
     while parent is not None and not isinstance(parent, ast.stmt):
         if chosen and (isinstance(parent, ast.Subscript) and child is parent.slice or getattr(parent, "attr", "") in CHOOSING
-                       or child is not getattr(parent, "func", child) and name_of(parent) in CHOOSING
+                       or child is not getattr(parent, "func", child) and _is_choosing(parent)
                        or isinstance(parent, ast.comprehension) and any(child is test for test in parent.ifs)):
             return True
         if isinstance(parent, ast.Slice) or isinstance(parent, ast.keyword) and parent.arg in SIZE_WORDS:
@@ -116,7 +131,7 @@ def _becomes_size(node, parents, what, is_whole):
             name = name_of(parent)
             if name in SIZES:
                 return True
-            is_whole = is_whole or name in MADE_WHOLE
+            is_whole = is_whole or _makes_whole(parent)
             if name not in PASSED:
                 return is_whole and what == NUMBER and name not in SHOWN
         if isinstance(parent, ast.Compare) and what == NUMBERS:

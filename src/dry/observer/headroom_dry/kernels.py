@@ -26,16 +26,17 @@ class Kernels:
         kernel, said = self.computing(base, overload, bare), False
 
         @self.shell
-        def say(name, scale):
+        def say(name, args):
+            scale, backoff = args[0], args[4]
             held, state = self.twin(scale) if self.on_card(scale) else (scale, 1)
             if state:
-                library.mark("scaled", "", max(1, math.ceil(math.log2(max(float(held), 2.0)))))
+                library.mark("scaled", "", max(1, math.ceil(math.log2(max(float(held), 2.0)) / -math.log2(backoff))))
 
         def scale(keyset, *args, **kwargs):
             nonlocal said
             if not said:
                 said = True
-                say(base, args[0])
+                say(base, args)
             return kernel(keyset, *args, **kwargs)
         return scale
 

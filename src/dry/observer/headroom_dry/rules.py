@@ -12,6 +12,7 @@ from .operations import MOST
 # true, what the card draws at random, which products torch.compile pads, and how many values differ.
 EXPERTS, MASKS, DRAWS, PADDINGS, DIFFERENCES = range(5)
 EXPERTS_AT_MOST, CHOSEN_AT_MOST = 1024, 64  # a choice of more, or among more, is none of experts
+MOST_DRAWN = 1 << 26  # numbers of which checkpointing may ask again
 
 # From 3.12 on: a variable of a frame. Its f_locals would keep all of the frame's variables, tensors too, for as long as it runs.
 _variable = getattr(ctypes.pythonapi, "PyFrame_GetVarString", None)
@@ -105,9 +106,15 @@ class Rules:
         else:
             picks = (torch.arange(rows * k, device="cpu").reshape(rows, k)) % among
         made = picks.reshape(shape + [k]).movedim(-1, dim)
-        if asker[0]:
-            self.drawn[asker] = made
+        self.remember(asker, made)
         return made
+
+    def remember(self, asker, made):
+        if asker[0]:
+            self.drawn.pop(asker, None)
+            self.drawn[asker] = made
+        while len(self.drawn) > 1 and sum(x.numel() for x in list(self.drawn.values())) > MOST_DRAWN:  # pictures of many sizes
+            del self.drawn[next(iter(self.drawn))]
 
     def module_of(self, frame):
         """The module whose method asks; 0: none does."""
@@ -142,8 +149,7 @@ class Rules:
             if self.nearly:
                 made[::64] = 1
         made = made.reshape(list(shape))
-        if asker[0]:
-            self.drawn[asker] = made
+        self.remember(asker, made)
         return made
 
     def lacks(self, mask):

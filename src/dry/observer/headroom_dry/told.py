@@ -52,6 +52,8 @@ def _told_at(frame, state, inner):
 
 
 def _is_read(node):
+    if isinstance(node, ast.Subscript):  # it is the place of what is looked up
+        return not any(isinstance(n, ast.Slice) for n in ast.walk(node.slice))
     return isinstance(node, (ast.FormattedValue, ast.JoinedStr)) or isinstance(node, ast.Call) and (name_of(node) in PASSING or _shows(node))
 
 
@@ -163,6 +165,10 @@ def _ends(node, state, parents):
                 return None
             whole = whole or name in WHOLE and state == SHARE and not (name == "round" and len(call.args) == 2)
             packed, parent = packed and name in ("sorted", "float", "str", "repr"), call
+        elif isinstance(parent, ast.Subscript) and child is parent.slice and not decides:  # what lies at that place takes over
+            if not isinstance(parent.ctx, ast.Load):
+                return []
+            state, whole, packed = NUMBER, False, False
         elif isinstance(parent, ast.Subscript) and child is parent.value:
             if not isinstance(parent.ctx, ast.Load):
                 return []  # another is put there
@@ -179,6 +185,8 @@ def _ends(node, state, parents):
         return []
     if isinstance(parent, ast.Return):
         return [(parent, state)]
+    if isinstance(child, ast.Subscript) and child in (getattr(parent, "target", None), *getattr(parent, "targets", ())):
+        return []  # another is put there
     if isinstance(parent, ast.AugAssign) and child is parent.value and isinstance(parent.op, (ast.Add, ast.Sub, ast.Mult)):
         return [(parent.target, state)]
     if isinstance(parent, (ast.Assign, ast.AnnAssign)) and child is parent.value:
