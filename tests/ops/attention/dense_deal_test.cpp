@@ -50,10 +50,10 @@ TEST(DenseDeal, LongCachesAreReadByBlocksOfHeads) {
   EXPECT_EQ(blocks(64, 8192, as_it_is), 264);                                       // cut anywhere
   EXPECT_EQ(blocks(16, 65536, as_it_is), 256);                                      // 16 parts of a sequence
   EXPECT_EQ(blocks(9, 65536, [](Problem& p) { p.kv_heads = p.heads = 32; }), 264);  // four groups of eight heads
-  EXPECT_EQ(blocks(64, 65536, [](Problem& p) { p.head_dim = 128; }), 264);          //
-  EXPECT_EQ(blocks(64, 4096, as_it_is), 0);                                         // 1024 keys a block
-  EXPECT_EQ(blocks(16, 16384, as_it_is), 0);                                        // the same
-  EXPECT_EQ(blocks(64, 16384, [](Problem& p) { p.head_dim = 128; }), 0);            // 4096 keys a block
+  EXPECT_EQ(blocks(64, 65536, [](Problem& p) { p.head_dim = 128; }), 264);          // 15 888 keys a block
+  EXPECT_EQ(blocks(64, 4096, as_it_is), 0);                                         // 993 keys a block
+  EXPECT_EQ(blocks(16, 16384, as_it_is), 0);                                        // 1024
+  EXPECT_EQ(blocks(64, 16384, [](Problem& p) { p.head_dim = 128; }), 0);            // 3972 keys a block
   EXPECT_EQ(blocks(15, 65536, as_it_is), 0);                                        // 17 parts of a sequence would fill the card
   EXPECT_EQ(blocks(64, 65536, [](Problem& p) { p.kv_heads = 4; }), 0);              // half a block would be idle
   EXPECT_EQ(blocks(64, 65536, [](Problem& p) { p.page = 64, p.pages = 64 * 1024; }), 0);

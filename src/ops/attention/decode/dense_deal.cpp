@@ -52,10 +52,11 @@ std::optional<DenseDeal> dense_deal_of(const Problem& p, const Device& device) {
   return DenseDeal{8, 1, std::min(even_blocks(units, multiprocessors), steps)};
 }
 
-// So few keys a block do not pay for where its heads meet other blocks'. 64 sequences at head dim 64: 126.3 µs in place of 125.9 for 4096 keys, 246.2 in place
-// of 249.5 for 8192, 1882 in place of 1993 for 65 536; at 128 959 in place of 960 for 16 384, 3769 in place of 3823 for 65 536.
-// Parts meet anyway, so sequences are cut anywhere by all blocks that fit: at head dim 64 of 64 sequences 247.1 µs by 264 blocks in place of 247.7 by 256 for
-// 8192 keys, 481 in place of 486 for 16 384, 1879 in place of 1898 for 65 536.
+// Blocks that end inside a sequence add up their parts in memory, which pays from least_keys keys a block on. 64 sequences at head dim 64: 126.3 µs in place
+// of 125.9 for 4096 keys, 246.2 in place of 249.5 for 8192, 1882 in place of 1993 for 65 536; at 128 959 in place of 960 for 16 384, 3769 in place of 3823
+// for 65 536.
+// These blocks may be cut anywhere, so all that fit are taken: at head dim 64 of 64 sequences 247.1 µs by 264 blocks in place of 247.7 by 256 for 8192 keys,
+// 481 in place of 486 for 16 384, 1879 in place of 1898 for 65 536.
 std::optional<std::int64_t> heads_blocks_of(const Problem& p, const Device& device) {
   if (device.sm != 90 || device.units == 0 || !is_dense(p) || p.kv_heads % heads_of_block != 0) return {};
   const Band band = p.band();
