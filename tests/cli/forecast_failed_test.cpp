@@ -37,6 +37,7 @@ TEST_F(Forecast, WhatIsNoProgramIsSaidWithWhatToWrite) {
   said("'python3 train.py --batch 8'", "it is one word, with blanks in it; leave the quotes out: -- python3 train.py --batch 8");
   said("CUDA_VISIBLE_DEVICES=0 python3 train.py", "it sets a variable; write -- env CUDA_VISIBLE_DEVICES=0 python3 train.py");
   said("no_such_launcher train.py", "no folder of PATH has it; activate the environment that has it, or give its path");
+  said("trian.py --batch 8", "there is no such file here; give its path");
   said("/no/such/program", "there is no such file");
   said("/usr", "Permission denied");
   const std::string convert =
