@@ -183,6 +183,8 @@ class FlashAttn3Test(Base):
             (ValueError, "rotary_cos, rotary_sin, k and v are given together", {"rotary_cos": torch.ones(12, 4)}),
             (ValueError, "cu_seqlens_q needs max_seqlen_q", {"cu_seqlens_q": numbers("cpu", 0, 1, 2)}),
             (RuntimeError, "a sequence of 13 keys, the cache has room for 12", {"k": new, "v": new, "cache_seqlens": 12}),
+            (ValueError, r"cache_seqlens is torch.int32 \(3,\), it must be whole numbers \(2,\)", {"cache_seqlens": numbers("cpu", 1, 2, 3)}),
+            (ValueError, r"cache_seqlens is torch.float32 \(2,\)", {"cache_seqlens": torch.ones(2), "cache_leftpad": numbers("cpu", 0, 0)}),
         ):
             with self.subTest(words), self.assertRaisesRegex(error, words):
                 fa.flash_attn_with_kvcache(q, k, v, **named)

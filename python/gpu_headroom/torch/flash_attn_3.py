@@ -208,6 +208,9 @@ def flash_attn_with_kvcache(
     if paged and rotary_cos is not None and rotary_cos.shape[0] < room:
         raise ValueError(f"gpu_headroom.torch.{where}: rotary_cos has {rotary_cos.shape[0]} positions, the pages of a sequence have room for {room}")
     if isinstance(cache_seqlens, torch.Tensor) and cache_seqlens.dim():
+        if cache_seqlens.is_floating_point() or cache_seqlens.dim() != 1 or cache_seqlens.shape[0] != batch:
+            said = f"{cache_seqlens.dtype} {tuple(cache_seqlens.shape)}"
+            raise ValueError(f"gpu_headroom.torch.{where}: cache_seqlens is {said}, it must be whole numbers ({batch},)")
         lengths = cache_seqlens
     else:
         lengths = torch.full((batch,), room if cache_seqlens is None else int(cache_seqlens), dtype=torch.int32, device=q.device)
