@@ -149,6 +149,27 @@ class Floats(Dry):
         """)
         self.assertEqual(lines, ["0.75 0.75 0.75", "0.75", "[0, 2, 0, 1, 0]", "[0.0, 1.5]", "0.75"])
 
+    def test_zeros_that_are_written_to_are_not_computed_first(self):
+        """Gradients that are cleared, and caches of keys: each write would cost what its tensor has."""
+        lines, _ = self.dry("""
+            import torch
+            from headroom_dry import steps
+            values, computed = steps.values, []
+            compute = values.store_lazy
+            values.store_lazy = lambda name, lazy: (computed.append(lazy.view[3]), compute(name, lazy))
+            p = torch.nn.Parameter(torch.randn(1000, 1000, device="cuda"))
+            for _ in range(3):
+                (p * 2).sum().backward()
+                p.grad.zero_()
+            cache, new = torch.zeros(8, 1024, 128, device="cuda"), torch.randn(8, 1, 128, device="cuda")
+            for at in range(3):
+                cache[:, at:at + 1] = new
+            mask = torch.zeros(4, 128, 128, device="cuda")
+            mask[0, :3] = 1
+            print(computed, mask.sum().item(), torch.zeros(1000, 1000, device="cuda").any().item())
+        """)
+        self.assertEqual(lines, ["[1000000] 384.0 False"])
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -195,6 +195,8 @@ class Computed:
     def keep_written(self, name, targets, expected):
         for t in targets:
             if self.values.on_card(t):
+                if not expected:
+                    self.values.let_go(t)
                 self.values.settle(t)
                 self.values.drop(t)
         if expected:

@@ -102,6 +102,8 @@ class Kernels:
                     finish(base, to, made)
                     return out
             if self.later:
+                if source.is_cuda and not hopeful and to.numel() > FEW and self.on_card(to):
+                    self.let_go(to)
                 for t in (to, source):
                     if self.on_card(t):
                         self.settle(t)

@@ -3,7 +3,7 @@ import ctypes
 
 from . import library
 from .again import Unknown
-from .operations import MOST, NUMBERS
+from .operations import COPIED, MOST, NUMBERS
 
 MOST_LATER = 64  # results
 MOST_HELD = 256 << 20  # bytes of the host that are kept of large copies to the card
@@ -125,6 +125,18 @@ class Later:
                 del self.later[at]
                 if self.alive(lazy):
                     self.compute_now(lazy.begin, lazy)
+
+    def let_go(self, t):
+        """`t` is overwritten: results of which nothing is left are not computed first, nor large ones of which a part is left."""
+        if not self.later:
+            return
+        begin, n = t.data_ptr(), self.span(t)
+        end, is_whole = begin + n * t.element_size(), n == t.numel()
+        for at, lazy in list(self.later.items()):
+            if at < end and begin < lazy.end and (is_whole and begin <= at and lazy.end <= end or lazy.view[3] > COPIED):
+                del self.later[at]
+                if self.alive(lazy):
+                    library.forget(at, lazy.end - at)
 
     def store_lazy(self, name, lazy):
         shape, stride, dtype, n = lazy.view
