@@ -289,7 +289,7 @@ void backward_with(const Problem& p, const Backward& t, Context& ctx) {
     constexpr bool together = Tiles::dim <= 128 || Tiles::across;  // past it both sums do not fit the registers of four warps
     constexpr bool adds_dq =
         together && sizeof(T) == 4 &&
-        by_place == ByPlace::nothing;  // in 16 bits the additions cost more than two products: bench/lab/attention_bwd.md
+        by_place == ByPlace::nothing;  // in 16 bits the additions cost more than two products: bench/lab/attention_fp32.md
     const Deal queries = deal_of(p, p.len_q, Tiles::rows, pairs, false),
                keys = deal_of(p, p.len_k, Tiles::rows, p.batch * p.kv_heads, true);
     if (ctx.dry()) return;

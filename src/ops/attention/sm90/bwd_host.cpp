@@ -107,7 +107,7 @@ void backward_with(const Problem& p, const Backward& t, Context& ctx) {
 }
 
 // Packed documents and capped scores. Capped scores in a fixed order are refused up to head dim 128. Short documents always have a fixed order:
-// their tiles of keys are cut at no border (bench/lab/attention_bwd.md).
+// their tiles of keys are cut at no border (bench/lab/attention_bwd_documents.md).
 template <class T, Reach reach, bool cap>
 void backward_of_more(const Problem& p, const Backward& t, Context& ctx) {
   const std::int64_t dim = std::max(p.head_dim, p.value_dim());
