@@ -141,7 +141,8 @@ std::string read_file(const std::string& path, std::string_view who, std::uint64
   check(bool(fd), errno == ENOENT || errno == ENOTDIR ? Code::bad_argument : Code::io, "{}: '{}' cannot be opened: {}", who, path,
         std::strerror(errno));
   struct stat about {};
-  check(fstat(fd.get(), &about) == 0, Code::io, "{}: '{}' cannot be read: {}", who, path, std::strerror(errno));
+  const bool known = fstat(fd.get(), &about) == 0;  // before errno is an argument of check
+  check(known, Code::io, "{}: '{}' cannot be read: {}", who, path, std::strerror(errno));
   check(!S_ISDIR(about.st_mode), Code::bad_argument, "{}: '{}' is a directory; name a file in it", who, path);
   check(!S_ISCHR(about.st_mode) && !S_ISBLK(about.st_mode), Code::bad_argument, "{}: '{}' is a device; name a file or a pipe", who, path);
   const bool regular = S_ISREG(about.st_mode);
@@ -231,7 +232,8 @@ AtomicFile::AtomicFile(const std::string& path) : path_(path) {
   check_no_database(target_, path);
   struct stat before {};
   const bool there = stat(target_.c_str(), &before) == 0;
-  check(!there || access(target_.c_str(), W_OK) == 0, Code::io, "'{}' cannot be written to: {}", path, reason(errno));
+  const bool may_be_written = !there || access(target_.c_str(), W_OK) == 0;  // before errno is an argument of check
+  check(may_be_written, Code::io, "'{}' cannot be written to: {}", path, reason(errno));
   const fs::path folder = target.path.parent_path();
   file_ = begin_file(folder.empty() ? "." : folder, target.path.filename().string(), there ? before.st_mode & 0777 : 0666, unfinished_);
   if (!file_) {

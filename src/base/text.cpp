@@ -192,7 +192,7 @@ std::string closest(std::string_view word, const std::vector<std::string>& candi
           d[i][j] = i + j;
           continue;
         }
-        const bool same = word[i - 1] == c[j - 1];
+        const bool same = same_letters({&word[i - 1], 1}, {&c[j - 1], 1});
         d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (same ? 0 : 1)});
         if (i > 1 && j > 1 && word[i - 1] == c[j - 2] && word[i - 2] == c[j - 1]) d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
       }

@@ -154,9 +154,20 @@ std::vector<std::string> option_names(const CLI::App& app) {
   return names;
 }
 
+std::vector<std::string> topic_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const auto* topic : app.get_subcommands({})) names.push_back(topic->get_name());
+  return names;
+}
+
+std::string unknown_topic(const std::string& word, const std::vector<std::string>& topics) {
+  return fmt::format("there is no '{}'; choose from {}{}", word, joined(topics), did_you_mean(word, topics));
+}
+
 // CLI11 names what is left over in a sentence; what matters is the word.
 std::string unknown_word(const CLI::App& app, const std::vector<std::string>& words) {
-  const std::string word = words.empty() ? "?" : words.front().substr(0, words.front().find('='));
+  const auto left_over = std::find_if(words.begin(), words.end(), [](const std::string& word) { return word != "--"; });
+  const std::string word = left_over == words.end() ? "?" : left_over->substr(0, left_over->find('='));
   std::vector<std::string> owners;
   for (const auto* topic : app.get_subcommands({}))
     if (word.starts_with("-") && topic->get_option_no_throw(word)) owners.push_back(topic->get_name());
@@ -167,21 +178,22 @@ std::string unknown_word(const CLI::App& app, const std::vector<std::string>& wo
     return fmt::format("there is no option {}{}{}", word, did_you_mean(word, option_names(app)),
                        starts_programs ? "; a program and its own options come after --" : "");
   }
-  std::vector<std::string> topics;
-  for (const auto* topic : app.get_subcommands({})) topics.push_back(topic->get_name());
+  const std::vector<std::string> topics = topic_names(app);
   const CLI::App& chosen = app.get_subcommands().empty() ? app : *app.get_subcommands().front();
   if (topics.empty() || &chosen != &app)
     return fmt::format("'{}' is not the value of any option{}", word,
                        chosen.get_option_no_throw("--save")    ? "; a model is named by --model, a run's folder by --save"
                        : chosen.get_option_no_throw("--model") ? "; a model is named by --model"
                                                                : "");
-  return fmt::format("there is no '{}'; choose from {}{}", word, joined(topics), did_you_mean(word, topics));
+  return unknown_topic(word, topics);
 }
 
-std::string topics_in_words(const CLI::App& app, const CLI::RequiredError& e) {
-  std::vector<std::string> topics;
-  for (const auto* topic : app.get_subcommands({})) topics.push_back(topic->get_name());
-  return topics.empty() ? e.what() : fmt::format("say which: {}", joined(topics));
+// CLI11 says "A is required"; what A is, its description says.
+std::string what_is_missing(const CLI::App& app, const CLI::RequiredError& e) {
+  if (const auto topics = topic_names(app); !topics.empty()) return fmt::format("say which: {}", joined(topics));
+  const std::string said = e.what(), name = said.substr(0, said.find(' '));
+  const CLI::Option* missing = app.get_option_no_throw(name);
+  return missing ? fmt::format("{} is missing. {}", name, missing->get_description()) : said;
 }
 
 bool was_given(std::span<char*> words, const std::string& option) {
@@ -222,6 +234,26 @@ std::string without_name(const std::string& said, const std::string& name) {
   return said.starts_with(name + ": ") ? said.substr(name.size() + 2) : said;
 }
 
+bool asks_for_help(std::span<char*> arguments) {
+  const auto own_end = std::find(arguments.begin(), arguments.end(), std::string_view("--"));  // behind it are another program's words
+  return std::any_of(arguments.begin(), own_end, [](std::string_view word) { return word == "--help" || word == "-h"; });
+}
+
+// Help is given wherever it is asked for, beside wrong values too. The topic is the first word that names one.
+int help_with(const CLI::App& app, const std::string& who, std::span<char*> arguments) {
+  const auto topics = topic_names(app);
+  for (const std::string word : arguments)
+    if (std::find(topics.begin(), topics.end(), word) != topics.end()) {
+      print(as_called(app.get_subcommand(word)->help(who)));
+      return yes;
+    }
+  const std::string first = arguments.front();
+  if (!topics.empty() && !first.starts_with("-") && !app.get_option_no_throw("command"))
+    return complain(who, unknown_topic(first, topics), usage);
+  print(as_called(app.help()));
+  return yes;
+}
+
 int run(const Command& command, std::span<char*> arguments) {
   const std::string who = fmt::format("{} {}", called, command.name);
   const std::string hint = fmt::format(" (see {} --help)", who);
@@ -233,15 +265,12 @@ int run(const Command& command, std::span<char*> arguments) {
   try {
     const RunCommand body = command.declare(app, common);
     add_common(app, common);
+    if (asks_for_help(arguments)) return help_with(app, who, arguments);
     check_no_empty_word(arguments);
     std::vector<std::string> words = words_in_our_terms(app, arguments);
     std::reverse(words.begin(), words.end());  // CLI11 takes them last first
     try {
       app.parse(words);
-    } catch (const CLI::CallForHelp&) {
-      const auto topics = app.get_subcommands();
-      print(as_called(topics.empty() ? app.help() : topics.front()->help(who)));
-      return yes;
     } catch (const CLI::ExtrasError&) {
       return complain(who, unknown_word(app, app.remaining(true)) + hint, usage);
     } catch (const CLI::ArgumentMismatch& e) {
@@ -250,7 +279,7 @@ int run(const Command& command, std::span<char*> arguments) {
       return complain(who, conversion_in_words(app, e.what()) + hint, usage);
     } catch (const CLI::RequiredError& e) {  // a command with topics: a mistyped topic looks like none
       const auto words_left = app.remaining(true);
-      return complain(who, (words_left.empty() ? topics_in_words(app, e) : unknown_word(app, words_left)) + hint, usage);
+      return complain(who, (words_left.empty() ? what_is_missing(app, e) : unknown_word(app, words_left)) + hint, usage);
     } catch (const CLI::ParseError& e) { return complain(who, e.what() + hint, usage); }
     check_outputs(app, common);
     return body();
@@ -297,7 +326,9 @@ int find_and_run(std::span<char*> arguments) {
         usage);
   if (const std::string say = command_for(word); !say.empty())
     return complain(called, fmt::format("there is no command '{}': {}", word, say), usage);
-  return complain(called, fmt::format("there is no command '{}'; choose from {}{}", word, joined(names), did_you_mean(word, names)), usage);
+  std::vector<std::string> meant = names;
+  meant.insert(meant.end(), {"--help", "--version"});
+  return complain(called, fmt::format("there is no command '{}'; choose from {}{}", word, joined(names), did_you_mean(word, meant)), usage);
 }
 
 }  // namespace

@@ -71,7 +71,7 @@ void choose_format(Common& common) {
   if (std::filesystem::exists(common.out, ignored) && !is_regular_file(common.out)) return;  // /dev/fd/63
   const auto format = format_of_file(common.out);
   check(format || end.empty(), Code::bad_argument,
-        "--out: the ending of '{}' is not a known format; use .txt, .md, .csv, .json or .html, or give --format", end);
+        "--out: '{}' is the ending of no known format; use .txt, .md, .csv, .json or .html, or give --format", end);
   common.format = format.value_or(Format::text);
 }
 

@@ -189,6 +189,9 @@ RunCommand profile(CLI::App& app, Common& common) {
     if (attention->parsed()) return run_attention(*a, *attention, common);
     if (!step->parsed()) {
       check(!a->command.empty(), Code::bad_argument, "give step, attention, or -- and a program (see headroom profile --help)");
+      const std::string meant = did_you_mean(a->command[0], {"step", "attention"});  // a mistyped topic, unless a program has that name
+      check(meant.empty() || studies::can_be_found(a->command[0]), Code::bad_argument,
+            "there is no '{}'; choose from step, attention, or -- and a program{}", a->command[0], meant);
       a->command = studies::as_meant(a->command);
       return run_program(*a, common);
     }

@@ -50,8 +50,8 @@ int Group::device_index(int visible) {
     const auto one = unpacked(words);
     const int theirs = std::stoi(one[0]), of = std::stoi(one[1]);
     if (theirs < of && (started_here_ || theirs != 1))
-      refuse(
-          fmt::format("{} ranks need {} GPUs on one machine, and {} there", of, of, theirs == 1 ? "1 is" : fmt::format("{} are", theirs)));
+      refuse(fmt::format("{} ranks need {} GPUs on one machine, and {} there; --device cpu --ranks {} takes processes on the CPU", of, of,
+                         theirs == 1 ? "1 is" : fmt::format("{} are", theirs), of));
   }
   return visible == 1 ? 0 : local;
 }

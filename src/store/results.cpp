@@ -163,8 +163,9 @@ class TemporaryFolder {
   TemporaryFolder() {
     std::error_code failed;
     std::string name = (fs::temp_directory_path(failed) / "headroom-results-XXXXXX").string();
-    check(!failed && mkdtemp(name.data()) != nullptr, Code::io,
-          "results: a writer was killed and its store is read as a copy, but there is no place for one: {}", std::strerror(errno));
+    const bool made = !failed && mkdtemp(name.data()) != nullptr;  // before errno is an argument of check
+    check(made, Code::io, "results: a writer was killed and its store is read as a copy, but there is no place for one: {}",
+          failed ? failed.message() : std::strerror(errno));
     path = name;
   }
   ~TemporaryFolder() {
@@ -221,12 +222,16 @@ Database opened_for_reading(const std::string& file, std::chrono::milliseconds w
 }
 
 Database opened_for_writing(const std::string& file, bool there, std::chrono::milliseconds wait) {
-  if (const auto folder = fs::path(file).parent_path(); !folder.empty()) {
+  const auto folder = fs::path(file).parent_path();
+  if (!folder.empty()) {
     std::error_code failed;
     fs::create_directories(folder, failed);
     check(fs::is_directory(folder, failed), Code::io, "results: the folder '{}' cannot be made; name another file with --db",
           folder.string());
   }
+  const std::string place = folder.empty() ? "." : folder.string();
+  const bool may_be_made = there || eaccess(place.c_str(), W_OK | X_OK) == 0;  // before errno is an argument of check
+  check(may_be_made, Code::io, "results: no file can be made in '{}': {}; name another with --db", place, std::strerror(errno));
   check(!there || eaccess(file.c_str(), W_OK) == 0, Code::io, "results: '{}' cannot be written to; name another with --db", file);
   Database db = opened(file, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, file, wait);
   check(sqlite3_db_readonly(db.get(), "main") == 0, Code::io, "results: '{}' cannot be written to; name another with --db", file);

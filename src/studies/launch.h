@@ -41,6 +41,8 @@ Ended launch(const Launch&);
 // A command as it is meant: train.py is run by python3, unless it names the way to a file that may be executed.
 std::vector<std::string> as_meant(std::vector<std::string> command);
 
+bool can_be_found(const std::string& program);  // in a folder of PATH, or at the path that it names
+
 // Why the system would not start a command, which its `error` says, and what to write instead; `advice` where nothing better is known.
 std::string why_not_started(const std::vector<std::string>& command, int error, const std::string& advice);
 std::string why_no_notebook(const std::string& file);  // "train.ipynb" is no program

@@ -2,7 +2,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <sstream>
 
 #include "base/file.h"
 #include "base/text.h"
@@ -27,6 +29,15 @@ std::vector<std::string> as_meant(std::vector<std::string> command) {
   if (command.empty() || !command[0].ends_with(".py") || !is_regular_file(command[0])) return command;
   if (command[0].find('/') == command[0].npos || access(command[0].c_str(), X_OK) != 0) command.insert(command.begin(), "python3");
   return command;
+}
+
+bool can_be_found(const std::string& program) {
+  if (program.find('/') != program.npos) return is_regular_file(program);
+  const char* const path = std::getenv("PATH");
+  std::istringstream folders(path ? path : "/bin:/usr/bin");
+  for (std::string folder; std::getline(folders, folder, ':');)
+    if (is_regular_file((folder.empty() ? "." : folder) + "/" + program)) return true;
+  return false;
 }
 
 std::string why_not_started(const std::vector<std::string>& command, int error, const std::string& advice) {

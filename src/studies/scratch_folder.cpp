@@ -105,8 +105,8 @@ ScratchFolder::ScratchFolder(const char* who, const std::string& name, Orphans o
   do {  // between the folder and its lock another process may take it for an orphan
     const std::string place = place_of_temporary_files(who);
     std::string path = (fs::path(place) / (name + "-XXXXXX")).string();
-    check(mkdtemp(path.data()) != nullptr, Code::io, "{}: no folder can be made in '{}': {}; TMPDIR names another place", who, place,
-          std::strerror(errno));
+    const bool made = mkdtemp(path.data()) != nullptr;  // before errno is an argument of check
+    check(made, Code::io, "{}: no folder can be made in '{}': {}; TMPDIR names another place", who, place, std::strerror(errno));
     path_ = path;
     lock_ = locked(path_, LOCK_EX, O_CREAT);
   } while (lock_ ? !is_there(lock_) : !fs::exists(path_));

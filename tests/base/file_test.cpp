@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/interrupt.h"
 #include "base/printable.h"
+#include "tests/without_rights.h"
 
 namespace headroom {
 namespace {
@@ -67,6 +68,12 @@ TEST_F(Files, AFileIsReplacedWholeAndKeepsItsPermissions) {
   EXPECT_EQ(fs::status(at("a")).permissions(), fs::perms(0640));
   write_atomically(at("fresh"), "x");
   EXPECT_EQ(entries(), 2u) << "nothing else stays";
+}
+
+TEST_F(Files, AFileThatMayNotBeWrittenIsRefusedWithTheSystemsReason) {
+  put(at("a"), "old");
+  fs::permissions(at("a"), fs::perms(0444));
+  EXPECT_EQ(refused_without_rights([&] { write_atomically(at("a"), "new"); }), "'" + at("a") + "' cannot be written to: Permission denied");
 }
 
 TEST_F(Files, WhatIsNotPutInPlaceIsGone) {

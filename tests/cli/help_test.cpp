@@ -17,6 +17,16 @@ TEST_F(HelpPages, HelpOfACommandIsItsHelp) {
   EXPECT_EQ(run("help memory model").out, run("memory model --help").out);
   EXPECT_EQ(run("help").out, run("--help").out);
   refused("help plann", 2, "did you mean 'plan'");
+  refused("help memory modle", 2, "there is no 'modle'; choose from attention, model; did you mean 'model'?");
+}
+
+TEST_F(HelpPages, HelpIsGivenBesideWrongValuesToo) {
+  const std::string plan = run("plan --help").out, model = run("memory model --help").out;
+  for (const char* line : {"plan --batch x --help", "plan --help --batch x", "plan --batch --help", "plan --nosuch -h", "plan '' --help"})
+    EXPECT_EQ(run(line).out, plan) << line;
+  EXPECT_EQ(run("memory model --batch x --help").out, model);
+  EXPECT_EQ(run("memory --device h100 --help model").out, model);
+  EXPECT_NE(run("forecast -- sh -c 'exit 0' --help").code, 0) << "behind -- it is another program's";
 }
 
 TEST_F(HelpPages, HelpIsNoWiderThanAHundredColumns) {

@@ -44,8 +44,8 @@ TEST_F(Outputs, TwoOutputsOfOneNameAndAnOutputOverAnInputAreRefused) {
 }
 
 TEST_F(Outputs, TheEndOfOutNamesTheFormatOrIsRefused) {
-  refused("precision formats --out " + at("x.xyz"), 2, "ending of '.xyz' is not a known format");
-  refused("precision formats --out " + at("x.tar.gz"), 2, "ending of '.gz' is not a known format");
+  refused("precision formats --out " + at("x.xyz"), 2, "'.xyz' is the ending of no known format; use .txt");
+  refused("precision formats --out " + at("x.tar.gz"), 2, "'.gz' is the ending of no known format");
   EXPECT_EQ(run("precision formats --values 100 --out " + at("x.xyz") + " --format csv").code, 0);
   EXPECT_EQ(text_of(folder_ / "x.xyz").substr(0, 7), "format,");
   EXPECT_EQ(run("precision formats --values 100 --out " + at("X.JSON")).code, 0);

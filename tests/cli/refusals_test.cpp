@@ -27,6 +27,12 @@ TEST_F(Refusals, AWordInTheWrongPlaceIsToldItsOwn) {
   refused("forecast --batch 8 -- true", 2, "there is no option --batch; a program and its own options come after --");
   refused("forecast python3 train.py --epochs 8", 2, "there is no option --epochs; a program and its own options come after --");
   refused("plan --epochs 8", 2, "there is no option --epochs (see");
+  refused("plan -- small", 2, "'small' is not the value of any option; a model is named by --model");
+  refused("PLAN", 2, "did you mean 'plan'?");
+  refused("version", 2, "did you mean '--version'?");
+  refused("profile stp", 2, "there is no 'stp'; choose from step, attention, or -- and a program; did you mean 'step'?");
+  refused("compare", 2, "A is missing. The earlier run: its number, or a file that --format json or csv wrote");
+  refused("compare 1", 2, "B is missing. The later run");
   refused("--device h100 plan", 2, "--device comes before a command; options come after it");
   refused("--verison", 2, "Alone there are --help and --version; did you mean '--version'?");
   keep_a_run();

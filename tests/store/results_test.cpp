@@ -13,6 +13,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "tests/without_rights.h"
 
 namespace headroom {
 namespace {
@@ -168,6 +169,13 @@ TEST_F(Store, ADirectoryAMissingFileAndAReadOnlyOneAreSaidInOneLine) {
   if (!reached) GTEST_SKIP() << "another user does not reach " << file_;
   EXPECT_NE(said.find("cannot be written to"), std::string::npos) << said;
   EXPECT_EQ(said.find('\n'), std::string::npos);
+}
+
+TEST_F(Store, AFolderThatMayNotBeWrittenIsNamedWithTheSystemsReason) {
+  fs::permissions(folder_, fs::perms(0555));
+  const std::string said = refused_without_rights([&] { Results r(file_, Results::Access::write); });
+  fs::permissions(folder_, fs::perms(0755));
+  EXPECT_EQ(said, "results: no file can be made in '" + folder_.string() + "': Permission denied; name another with --db");
 }
 
 TEST_F(Store, IsMadeByManyProcessesAtOnceAndNoneOfThemFails) {

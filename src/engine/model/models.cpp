@@ -171,7 +171,8 @@ Decoder model_described(std::string_view typed) {
   std::vector<std::string> of_this_name;
   std::copy_if(names.begin(), names.end(), std::back_inserter(of_this_name), part_of);
   check(of_this_name.empty(), Code::bad_argument,
-        "model: '{}' says no model by itself; name one, as {}, a JSON file, or a folder with a config.json", typed, joined(of_this_name));
+        "model: '{}' is only a part of a name; give all of it, as {}, a JSON file, or a folder with a config.json", typed,
+        joined(of_this_name));
   throw Error(Code::bad_argument,
               fmt::format("model: {}; name one of {}, a published model as llama-3.1-8b, a JSON file, or a folder with a config.json{}",
                           why, presets_named, did_you_mean(lower, names)));

@@ -175,7 +175,8 @@ Record head_of(const Plan& p, const Forecasts& f) {
   };
   note(fmt::format("{} batch {} len {} in {} on {}{}", p.model.name, p.batch, p.len, bytes_in_words(double(f.room.memory_bytes)),
                    p.gpus > 1 ? fmt::format("each of {} × ", p.gpus) : "", p.device.name));
-  r.add("fits", !f.fitting.empty()).add("memory_bytes", std::int64_t(f.room.memory_bytes), Unit::bytes);
+  const bool known = !f.fitting.empty() || f.search.whole();  // a search that was stopped before anything fitted knows nothing
+  r.add("fits", known ? Value(!f.fitting.empty()) : Value()).add("memory_bytes", std::int64_t(f.room.memory_bytes), Unit::bytes);
   r.add("overhead_bytes", std::int64_t(f.room.overhead_bytes), Unit::bytes);
   r.add("settings", std::int64_t(f.all().size())).add("settings_that_fit", std::int64_t(f.fitting.size()));
   note(engine::preset_in_words(p.model));

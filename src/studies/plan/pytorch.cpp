@@ -375,7 +375,7 @@ Outcome plan_as_pytorch(const Plan& p) {
   Record r{"", ways.empty() && search.whole() ? asked : answer_of(p, room, search, workspace), {}};
   if (!ways.empty()) r.add(Part{Note{asked}});
   if (const std::string preset = engine::preset_in_words(p.model); !preset.empty()) r.add(Part{Note{preset}});
-  r.add("fits", fits).add("memory_bytes", std::int64_t(room.memory_bytes), Unit::bytes);
+  r.add("fits", fits || search.whole() ? Value(fits) : Value()).add("memory_bytes", std::int64_t(room.memory_bytes), Unit::bytes);
   const auto that_fit = std::int64_t(fitting.size());
   if (!room.words.empty()) r.add(Part{Note{room.words}});
   if (const std::string past = engine::past_its_positions(p.model, p.len); !past.empty()) r.add(Part{Note{past}});

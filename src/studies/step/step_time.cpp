@@ -87,8 +87,10 @@ Record step_record(const StepTime& s, const Device& device, const StepRows& stud
   const bool on_host = std::any_of(rows.begin(), rows.end(), [](const StepRow& r) { return r.forecast_host_bytes.has_value(); });
   if (on_host)
     for (const char* column : {"kept", "host_bytes", "forecast_host_bytes"}) t.show(column, Show::always);
-  Record record{
-      "", fmt::format("{}, on {}.", answer_of(rows), gpu ? device.name : fmt::format("{}, {} threads", device.name, s.threads)), {}};
+  Record record{"",
+                fmt::format("{}, on {}.", answer_of(rows),
+                            gpu ? device.name : fmt::format("{}, {}", device.name, counted(std::uint64_t(s.threads), "thread"))),
+                {}};
   if (gpu)
     record.add("context_bytes", study.context_bytes(), Unit::bytes);
   else
