@@ -270,9 +270,7 @@ std::string answer_of(const std::vector<ModelMemoryRow>& rows, const Room& room,
   return answer + as_it_is_in_words(gpus_that_hold(last, s.device, s.memory_bytes));
 }
 
-Outcome memory_of_steps(const ModelMemory& s) {
-  const engine::Ranks& ranks = s.ranks;
-  const Room room = room_of(s.device, s.memory_bytes, ranks.count);
+std::vector<Case> cases_of(const ModelMemory& s, const Room& room) {
   std::vector<Case> cases;
   const std::vector<engine::Levers> every = levers_of(s);
   const std::size_t all = every.size() * s.batches.size() * s.lens.size();
@@ -285,87 +283,110 @@ Outcome memory_of_steps(const ModelMemory& s) {
         s.progress(share_of_cases * double(cases.size()) / double(all), fmt::format("row {} of {}", cases.size() + 1, all));
         cases.push_back(case_of(s, r, !levers.keep.found()));
       }
+  return cases;
+}
 
-  Record r{"", "", {}};
-  r.add(Part{Note{fmt::format("{} ({} parameters) on {}", s.model.name, engine::param_count(s.model), s.device.name)}});
-  if (const std::string preset = engine::preset_in_words(s.model); !preset.empty()) r.add(Part{Note{preset}});
+ModelMemoryRow row_of(const Case& c, const ModelMemory& s, const Room& room) {
+  ModelMemoryRow row{.model = s.model.name,
+                     .batch = c.recipe.batch,
+                     .len = c.recipe.len,
+                     .levers = c.recipe.levers(),
+                     .phase = s.use,
+                     .params = engine::param_count(s.model),
+                     .forward_peak_bytes = c.forward_peak,
+                     .forward_backward_peak_bytes = c.backward_peak,
+                     .train_peak_bytes = c.train_peak,
+                     .needed_bytes = room.needed_bytes(c.step.peak_bytes),
+                     .standing_bytes = c.step.standing_bytes,
+                     .flops = c.step.flops,
+                     .ranks = s.ranks,
+                     .link_bytes = c.step.link_bytes,
+                     .host_bytes = c.step.host_bytes,
+                     .fits = room.holds(c.step.peak_bytes)};
+  row.levers.keep = c.recipe.kept_as();
+  if (c.step.ms > 0) row.ms_at_least = c.step.ms;
+  if (const auto& e = c.step.expected) row.ms = e->ms, row.ms_low = e->low_ms, row.ms_high = e->high_ms;
+  row.ms_by = c.step.expected ? c.step.expected->by : c.step.why_no_ms;
+  return row;
+}
+
+void note(Record& r, const std::string& words) {
+  if (!words.empty()) r.add(Part{Note{words}});
+}
+
+void add_what_is_counted(Record& r, const ModelMemory& s, const std::vector<Recipe>& recipes) {
+  note(r, fmt::format("{} ({} parameters) on {}", s.model.name, engine::param_count(s.model), s.device.name));
+  note(r, engine::preset_in_words(s.model));
   if (const auto words = engine::why_not_trained(s.model); !words.empty())
-    r.add(Part{Note{words + (!s.model.trained() ? " Every op keeps its inputs, by the rules of the models that are trained." : "")}});
-  for (const std::string& what : s.model.not_counted) r.add(Part{Note{fmt::format("Not in the account: {}.", what)}});
-  if (const std::string past = engine::past_its_positions(s.model, std::ranges::max(s.lens)); !past.empty()) r.add(Part{Note{past}});
-  std::vector<Recipe> recipes;
-  for (const Case& c : cases) recipes.push_back(c.recipe);
-  if (const std::string who = engine::counted_by(recipes, s.device); !who.empty()) r.add(Part{Note{who}});
-  std::vector<ModelMemoryRow> described;
-  std::vector<std::vector<Table>> within;
-  bool fits = false;
-  for (const Case& c : cases) {
-    const std::uint64_t peak = c.step.peak_bytes;
-    fits = fits || room.holds(peak);
-    described.push_back({.model = s.model.name,
-                         .batch = c.recipe.batch,
-                         .len = c.recipe.len,
-                         .levers = c.recipe.levers(),
-                         .phase = s.use,
-                         .params = engine::param_count(s.model),
-                         .forward_peak_bytes = c.forward_peak,
-                         .forward_backward_peak_bytes = c.backward_peak,
-                         .train_peak_bytes = c.train_peak,
-                         .needed_bytes = room.needed_bytes(peak),
-                         .standing_bytes = c.step.standing_bytes,
-                         .flops = c.step.flops,
-                         .ranks = ranks,
-                         .link_bytes = c.step.link_bytes,
-                         .host_bytes = c.step.host_bytes,
-                         .fits = room.holds(peak)});
-    ModelMemoryRow& row = described.back();
-    row.levers.keep = c.recipe.kept_as();
-    if (c.step.ms > 0) row.ms_at_least = c.step.ms;
-    if (const auto& e = c.step.expected) row.ms = e->ms, row.ms_low = e->low_ms, row.ms_high = e->high_ms;
-    row.ms_by = c.step.expected ? c.step.expected->by : c.step.why_no_ms;
-    within.push_back({components(c, s), times(c, s)});
-  }
-  const auto together = combination_of(cases.back().recipe, s, room);
-  r.title = answer_of(described, room, s, cases.back().recipe, together);
+    note(r, words + (!s.model.trained() ? " Every op keeps its inputs, by the rules of the models that are trained." : ""));
+  for (const std::string& what : s.model.not_counted) note(r, fmt::format("Not in the account: {}.", what));
+  note(r, engine::past_its_positions(s.model, std::ranges::max(s.lens)));
+  note(r, engine::counted_by(recipes, s.device));
+}
+
+Table table_of_rows(const std::vector<ModelMemoryRow>& described, const std::vector<Case>& cases, const ModelMemory& s) {
   Table rows = table_of("rows", "Peak bytes", described);
   show_changed(rows, described);
-  if (ranks.count > 1) rows.show("shard", Show::always), rows.show("link_bytes", Show::always);
-  if (ranks.split_tokens) rows.show("split_tokens", Show::always);
-  const bool on_host = std::any_of(cases.begin(), cases.end(), [](const Case& c) { return c.step.host_bytes > 0; });
-  if (on_host) rows.show("host_bytes", Show::always);
-  rows.within = std::move(within);
-  r.add(Part{rows});
-  if (on_host)
-    r.add(Part{Note{"host_bytes is pinned memory of the host, where blocks' kept tensors wait for backward; it is not in the peak."}});
-  if (!room.words.empty()) r.add(Part{Note{room.words}});
-  if (const std::string said = engine::in_words_of_fp8(recipes, s.device); !said.empty()) r.add(Part{Note{said}});
-  if (ranks.count > 1)
-    r.add(Part{Note{fmt::format("Bytes and FLOPs are of one of {} ranks, {}; each takes the same. link_bytes is what it sends in a step.",
-                                ranks.count, ranks.split_tokens ? "with a part of every sequence each" : "with this batch each")}});
-  if (s.measure) {
-    r.add(Part{measured_bytes(recipes, s.device, s.workers)});
-    if (s.device.kind == DeviceKind::cuda)
-      r.add(
-          Part{Note{"driver is all memory in use by cudaMemGetInfo: the arena, the context and other programs, what the run "
-                    "loaded (kernels' code and cuBLAS), and unexplained bytes."}});
-    else
-      r.add(Part{Note{"unexplained is the growth of this process's memory beyond the arena: libraries' buffers, threads' stacks."}});
+  if (s.ranks.count > 1) rows.show("shard", Show::always), rows.show("link_bytes", Show::always);
+  if (s.ranks.split_tokens) rows.show("split_tokens", Show::always);
+  for (const Case& c : cases) {
+    if (c.step.host_bytes > 0) rows.show("host_bytes", Show::always);
+    rows.within.push_back({components(c, s), times(c, s)});
   }
-  const Case& last = cases.back();  // the account in full is of the largest case
+  return rows;
+}
+
+void add_remarks(Record& r, const ModelMemory& s, const std::vector<Case>& cases, const std::vector<Recipe>& recipes, const Room& room) {
+  if (std::any_of(cases.begin(), cases.end(), [](const Case& c) { return c.step.host_bytes > 0; }))
+    note(r, "host_bytes is pinned memory of the host, where blocks' kept tensors wait for backward; it is not in the peak.");
+  note(r, room.words);
+  note(r, engine::in_words_of_fp8(recipes, s.device));
+  if (s.ranks.count > 1)
+    note(r, fmt::format("Bytes and FLOPs are of one of {} ranks, {}; each takes the same. link_bytes is what it sends in a step.",
+                        s.ranks.count, s.ranks.split_tokens ? "with a part of every sequence each" : "with this batch each"));
+  if (!s.measure) return;
+  r.add(Part{measured_bytes(recipes, s.device, s.workers)});
+  note(r,
+       s.device.kind == DeviceKind::cuda
+           ? "driver is all memory in use by cudaMemGetInfo: the arena, the context and other programs, what the run loaded (kernels' code "
+             "and cuBLAS), and unexplained bytes."
+           : "unexplained is the growth of this process's memory beyond the arena: libraries' buffers, threads' stacks.");
+}
+
+// The account in full is of the last case.
+void add_account(Record& r, const Case& last, const ModelMemory& s, Table components_of_last, const Room& room) {
   const std::string symbols = !named_sizes(last.recipe.model)
                                   ? ""
                                   : fmt::format(
                                         " B batch, N len, W width, F ffn, V vocabulary, H heads, K key heads, D head dimension, "
                                         "C rows of logits at once{}.",
-                                        ranks.split_tokens ? ", R ranks" : "");
-  r.add(Part{Note{fmt::format("In full: batch {}, len {}, {}, keep {}.{}", last.recipe.batch, last.recipe.len,
-                              name_of(last.recipe.precision), WordsOf<Keeping>::to(last.recipe.kept_as()), symbols)}});
-  Table full = rows.within.back()[0];
-  full.name = "largest";
-  r.add(Part{full}).add(Part{phases(last)}).add(Part{live_bytes_chart(last.step, room.for_peak())});
+                                        s.ranks.split_tokens ? ", R ranks" : "");
+  note(r, fmt::format("In full: batch {}, len {}, {}, keep {}.{}", last.recipe.batch, last.recipe.len, name_of(last.recipe.precision),
+                      WordsOf<Keeping>::to(last.recipe.kept_as()), symbols));
+  components_of_last.name = "largest";
+  r.add(Part{std::move(components_of_last)}).add(Part{phases(last)}).add(Part{live_bytes_chart(last.step, room.for_peak())});
+}
+
+Outcome memory_of_steps(const ModelMemory& s) {
+  const Room room = room_of(s.device, s.memory_bytes, s.ranks.count);
+  const std::vector<Case> cases = cases_of(s, room);
+  const Case& last = cases.back();
+  std::vector<Recipe> recipes;
+  std::vector<ModelMemoryRow> described;
+  for (const Case& c : cases) {
+    recipes.push_back(c.recipe);
+    described.push_back(row_of(c, s, room));
+  }
+  const auto together = combination_of(last.recipe, s, room);
+  Record r{"", answer_of(described, room, s, last.recipe, together), {}};
+  add_what_is_counted(r, s, recipes);
+  const Table rows = table_of_rows(described, cases, s);
+  r.add(Part{rows});
+  add_remarks(r, s, cases, recipes, room);
+  add_account(r, last, s, rows.within.back()[0], room);
   if (s.lens.size() > 1) r.add(Part{growth(s, room)});
   r.add(Part{edges(s, cases, room)}).add(Part{mitigations_of(last.recipe, last.step, s, together)});
-  return yes_or_no(std::move(r), fits);
+  return yes_or_no(std::move(r), std::any_of(described.begin(), described.end(), [](const ModelMemoryRow& row) { return row.fits; }));
 }
 
 }  // namespace

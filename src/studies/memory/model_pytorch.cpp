@@ -139,6 +139,139 @@ std::string answer_of(const std::vector<PyTorchModelRow>& rows, const Room& room
   return together.fits ? answer : answer + what_else_fits(together, room, asked, workspace);
 }
 
+// The rows that were asked for, with what is said of the last one.
+struct Accounts {
+  std::vector<PyTorchModelRow> rows{};
+  std::vector<std::vector<Table>> within{};  // each row's components
+  std::vector<LanguageModel> models{};
+  std::set<std::string> why_more{};  // why a program's peak may be more than a row's
+  std::optional<Table> beside{};
+  std::optional<Chart> live{};
+  pytorch::StepTime time{};
+};
+
+PyTorchModelRow row_of(const ModelMemory& asked, const LanguageModel& m, const pytorch::LanguageModelAccount& a, const Room& room) {
+  PyTorchModelRow row{.model = asked.model.name,
+                      .batch = m.batch,
+                      .len = m.len,
+                      .precision = m.precision,
+                      .phase = asked.use,
+                      .keep = m.keep,
+                      .parameters = m.parameters,
+                      .adam = m.adam,
+                      .in_backward = m.in_backward,
+                      .loss = m.loss,
+                      .selective = m.selective,
+                      .offload_inputs = m.offload_inputs,
+                      .compile = m.compile,
+                      .base = m.base,
+                      .lora = m.lora,
+                      .accumulate = m.accumulate,
+                      .gpus = m.gpus,
+                      .shard = m.shard,
+                      .params = a.params,
+                      .before_backward_bytes = a.before_backward_bytes,
+                      .forward_peak_bytes = a.forward_peak_bytes,
+                      .needed_bytes = room.needed_bytes(a.train_peak_bytes),
+                      .held_bytes = a.held_bytes,
+                      .reserved_bytes = reserved_bytes(a, room),
+                      .host_bytes = a.host_bytes,
+                      .fits = room.holds(a.train_peak_bytes)};
+  if (asked.use != ModelUse::forward) row.forward_backward_peak_bytes = a.forward_backward_peak_bytes;
+  if (asked.use == ModelUse::train) row.train_peak_bytes = a.train_peak_bytes;
+  return row;
+}
+
+void add_account(Accounts& all, const ModelMemory& asked, const LanguageModel& m, const Room& room, std::uint64_t workspace,
+                 std::string_view the_step) {
+  pytorch::LanguageModelAccount a = account(m, workspace, pytorch::Detail::components);
+  remember_peak(m, workspace, a.train_peak_bytes);
+  all.time = step_time(m, asked.device);
+  const PyTorchInterval open = interval_of(m, a.train_peak_bytes, workspace);
+  all.why_more.insert(open.why);
+  PyTorchModelRow row = row_of(asked, m, a, room);
+  row.at_most_bytes = open.at_most;
+  row.ms = all.time.ms, row.ms_low = all.time.ms_low, row.ms_high = all.time.ms_high, row.ms_by = all.time.ms_by;
+  all.rows.push_back(std::move(row));
+  all.models.push_back(m);
+  all.live = live_bytes_chart(
+      a.account, [&](std::size_t i) { return a.account.timeline[i].what; }, room.for_peak());
+  auto& components = a.account.components;
+  std::stable_sort(components.begin(), components.end(),
+                   [](const Component& x, const Component& y) { return std::pair(x.at_peak, x.taken) > std::pair(y.at_peak, y.taken); });
+  all.within.push_back({component_table(components, "components", "")});
+  if (asked.use == ModelUse::train) all.beside = beside_of(a, room, asked.device, m.gpus, the_step);
+}
+
+Accounts accounts_of(const ModelMemory& asked, const LanguageModel& model, const Room& room, std::uint64_t workspace, std::size_t row_count,
+                     std::string_view the_step) {
+  Accounts all;
+  for (const auto batch : asked.batches)
+    for (const Precision precision : asked.levers.precision)
+      for (const engine::Keeping& keep : asked.levers.keep)
+        for (const auto len : asked.lens) {
+          LanguageModel m = model;
+          m.keep = keep;
+          m.batch = batch;
+          m.len = len;
+          m.precision = precision;
+          stop_if_interrupted();
+          asked.progress(0.5 * double(all.rows.size()) / double(row_count), fmt::format("row {} of {}", all.rows.size() + 1, row_count));
+          add_account(all, asked, m, room, workspace, the_step);
+        }
+  return all;
+}
+
+Table largest_tensors(Table components, std::string_view the_step) {
+  components.name = "largest";
+  components.title = fmt::format("Tensors of {}: those at the peak first, the largest first, equal ones of all blocks together", the_step);
+  components.rows.resize(std::min<std::size_t>(components.rows.size(), 24));
+  return components;
+}
+
+// Which parameters, gradients and moments have which dtype, and what is gathered.
+std::string dtypes_in_words(const LanguageModel& m) {
+  const bool half = m.parameters == pytorch::Parameters::half;
+  if (m.sharded() && m.base == pytorch::Base::four_bit)
+    return "FSDP2 shards adapters, norms and the packed weights, which are stored as numbers of the precision (bnb_4bit_quant_storage); "
+           "scales are whole on every GPU";
+  if (m.sharded() && m.lora > 0) return "FSDP2 shards frozen weights and adapters, both in the precision";
+  if (m.sharded())
+    return "FSDP2 shards FP32 parameters, gathers them in the precision and scatters gradients in FP32, the root's weights kept after "
+           "forward";
+  if (m.lora > 0 && half) return "frozen weights and adapters in the precision, without torch.autocast";
+  if (m.lora > 0) return "frozen weights in the precision, adapters in FP32, torch.autocast for bf16 and fp16";
+  if (half) return "parameters, gradients and moments in the precision, without torch.autocast";
+  return "FP32 parameters and gradients, torch.autocast for bf16 and fp16";
+}
+
+void add_remarks(Record& r, const Accounts& all, const ModelMemory& asked, const LanguageModel& model, const Room& room,
+                 std::uint64_t workspace) {
+  const auto note = [&](const std::string& words) {
+    if (!words.empty()) r.add({Note{words}});
+  };
+  const LanguageModel& last = all.models.back();
+  note(
+      fmt::format("As PyTorch on {}, by torch.cuda.memory_allocated's count: the caching allocator's blocks replayed, 1 MB is 2^20 bytes, "
+                  "two cuBLAS workspaces of {}; {}; {}. The peak is without the CUDA context and libraries; needed is with them. {}",
+                  asked.device.name, bytes_in_words(double(workspace)), in_words(model.adam), dtypes_in_words(model), about_reserved));
+  if (asked.use == ModelUse::train) r.add({Note{in_words(last, all.time, all.rows.back().fits)}});
+  if (last.precision.dtype == DType::bf16 && !computes_bf16(asked.device))
+    note(
+        fmt::format("{} has no bf16 arithmetic: PyTorch emulates it there, and its fused attention takes fp16 and FP32 alone. "
+                    "Programs for this card train in fp16, with a GradScaler: --precision fp16.",
+                    asked.device.name));
+  note(room.words);
+  for (const std::string& why : all.why_more)
+    r.add({Note{fmt::format(
+        "A description does not say all of a program. Its peak is that of the program in bench/peers or up to at_most_bytes: {}.", why)}});
+  const auto unsure = std::count_if(all.rows.begin(), all.rows.end(),
+                                    [&](const PyTorchModelRow& row) { return row.fits && !room.holds(row.at_most_bytes); });
+  if (unsure > 0 && all.rows.size() > 1) note(fmt::format("{} of the rows that fit would not with at_most_bytes.", unsure));
+  for (const std::string& what : left_out(asked.model, model)) note(fmt::format("Not in the account: {}.", what));
+  note(engine::past_its_positions(asked.model, std::ranges::max(asked.lens)));
+}
+
 }  // namespace
 
 std::uint64_t reserved_bytes(const pytorch::LanguageModelAccount& a, const Room& room) {
@@ -149,139 +282,35 @@ Outcome memory_model_as_pytorch(const ModelMemory& asked) {
   check_account(asked);
   const LanguageModel model = language_model_of(asked);
   const Room room = room_of(asked.device, asked.memory_bytes, asked.ranks.count, RunBy::pytorch);
-  bool fits = false;
   const std::uint64_t workspace = asked.as_pytorch.workspace_bytes.value_or(pytorch::workspace_bytes(asked.device.sm));
-  std::vector<PyTorchModelRow> described;
   const std::size_t row_count = asked.batches.size() * asked.levers.precision.size() * asked.levers.keep.size() * asked.lens.size();
   const std::string_view the_step = row_count == 1 ? "the step" : "the last row's step";
-  std::vector<std::vector<Table>> within;
-  std::vector<LanguageModel> models;
-  std::optional<Table> beside;
-  std::optional<Chart> live;  // the last row's
-  pytorch::StepTime time;     // the last row's
-  std::set<std::string> why_more;
-  for (const auto batch : asked.batches)
-    for (const Precision precision : asked.levers.precision)
-      for (const engine::Keeping& keep : asked.levers.keep)
-        for (const auto len : asked.lens) {
-          LanguageModel m = model;
-          m.keep = keep;
-          m.batch = batch;
-          m.len = len;
-          m.precision = precision;
-          models.push_back(m);
-          stop_if_interrupted();
-          asked.progress(0.5 * double(described.size()) / double(row_count), fmt::format("row {} of {}", described.size() + 1, row_count));
-          pytorch::LanguageModelAccount a = account(m, workspace, pytorch::Detail::components);
-          remember_peak(m, workspace, a.train_peak_bytes);
-          time = step_time(m, asked.device);
-          const PyTorchInterval open = interval_of(m, a.train_peak_bytes, workspace);
-          why_more.insert(open.why);
-          described.push_back({.model = asked.model.name,
-                               .batch = batch,
-                               .len = len,
-                               .precision = precision,
-                               .phase = asked.use,
-                               .keep = keep,
-                               .parameters = m.parameters,
-                               .adam = m.adam,
-                               .in_backward = m.in_backward,
-                               .loss = m.loss,
-                               .selective = m.selective,
-                               .offload_inputs = m.offload_inputs,
-                               .compile = m.compile,
-                               .base = m.base,
-                               .lora = m.lora,
-                               .accumulate = m.accumulate,
-                               .gpus = m.gpus,
-                               .shard = m.shard,
-                               .params = a.params,
-                               .before_backward_bytes = a.before_backward_bytes,
-                               .forward_peak_bytes = a.forward_peak_bytes,
-                               .at_most_bytes = open.at_most,
-                               .needed_bytes = room.needed_bytes(a.train_peak_bytes),
-                               .held_bytes = a.held_bytes,
-                               .reserved_bytes = reserved_bytes(a, room),
-                               .host_bytes = a.host_bytes,
-                               .ms = time.ms,
-                               .ms_low = time.ms_low,
-                               .ms_high = time.ms_high,
-                               .ms_by = time.ms_by,
-                               .fits = room.holds(a.train_peak_bytes)});
-          if (asked.use != ModelUse::forward) described.back().forward_backward_peak_bytes = a.forward_backward_peak_bytes;
-          if (asked.use == ModelUse::train) described.back().train_peak_bytes = a.train_peak_bytes;
-          fits = fits || room.holds(a.train_peak_bytes);
-          live = live_bytes_chart(
-              a.account, [&](std::size_t i) { return a.account.timeline[i].what; }, room.for_peak());
-          auto& components = a.account.components;
-          std::stable_sort(components.begin(), components.end(), [](const Component& x, const Component& y) {
-            return std::pair(x.at_peak, x.taken) > std::pair(y.at_peak, y.taken);
-          });
-          within.push_back({component_table(components, "components", "")});
-          if (asked.use == ModelUse::train) beside = beside_of(a, room, asked.device, m.gpus, the_step);
-        }
-  Table rows = table_of("rows", "", described);
-  rows.within = std::move(within);
+  Accounts all = accounts_of(asked, model, room, workspace, row_count, the_step);
+  const bool fits = std::any_of(all.rows.begin(), all.rows.end(), [](const PyTorchModelRow& row) { return row.fits; });
+  Table rows = table_of("rows", "", all.rows);
+  rows.within = std::move(all.within);
   if (model.gpus > 1) rows.show("gpus", Show::always), rows.show("shard", Show::always);
-  const LanguageModel& last = models.back();
+  const LanguageModel& last = all.models.back();
   asked.progress(0.5, "searching the least that fits");
   const Combination<LanguageModel> together = least_that_fits(
       last, levers_of_pytorch(last), [&](const LanguageModel& one) { return peak_or_none(one, workspace); },
       [&](std::uint64_t peak) { return room.holds(peak); });
-  Record r{"", answer_of(described, room, asked, last, together, workspace), {}};
+
+  Record r{"", answer_of(all.rows, room, asked, last, together, workspace), {}};
   r.add({Note{fmt::format("Memory of {} as PyTorch{}: {}, attention {}",
                           asked.use == ModelUse::train ? "a training step" : names_of<ModelUse>.of(asked.use), in_words(model),
                           asked.model.name, model.fused_attention ? "fused" : "naive")}});
   if (const std::string preset = engine::preset_in_words(asked.model); !preset.empty()) r.add({Note{preset}});
-  Table at_peak;
-  if (!rows.within.empty()) {
-    at_peak = rows.within.back().front();
-    at_peak.name = "largest";
-    at_peak.title = fmt::format("Tensors of {}: those at the peak first, the largest first, equal ones of all blocks together", the_step);
-    at_peak.rows.resize(std::min<std::size_t>(at_peak.rows.size(), 24));
-  }
-  r.add({rows});
-  if (live) r.add({*std::move(live)});
+  const Table at_peak = largest_tensors(rows.within.back().front(), the_step);
+  r.add({std::move(rows)});
+  if (all.live) r.add({*std::move(all.live)});
   if (!at_peak.rows.empty()) r.add({at_peak});
-  if (beside) r.add({*std::move(beside)});
-  if (!described.back().fits && !together.words.empty())
+  if (all.beside) r.add({*std::move(all.beside)});
+  if (!all.rows.back().fits && !together.words.empty())
     r.add({Note{fmt::format("{}, one by one: {}", together.fits ? "The bytes of the least that would fit" : "The bytes of the nearest",
                             command_of(together.setting, asked.model_and_device, asked.memory_bytes))}});
-  if (!models.empty()) r.add({edges(models, workspace, room)}).add({mitigations_of(models.back(), asked, workspace, together, the_step)});
-  r.add({Note{fmt::format(
-      "As PyTorch on {}, by torch.cuda.memory_allocated's count: the caching allocator's blocks replayed, 1 MB is 2^20 bytes, two "
-      "cuBLAS "
-      "workspaces of {}; {}; {}. The peak is without the CUDA context "
-      "and libraries; needed is with them. {}",
-      asked.device.name, bytes_in_words(double(workspace)), in_words(model.adam),
-      model.sharded() && model.base == pytorch::Base::four_bit ? "FSDP2 shards adapters, norms and the packed weights, which are stored as "
-                                                                 "numbers of the precision (bnb_4bit_quant_storage); scales "
-                                                                 "are whole on every GPU"
-      : model.sharded() && model.lora > 0                      ? "FSDP2 shards frozen weights and adapters, both in the precision"
-      : model.sharded()
-          ? "FSDP2 shards FP32 parameters, gathers them in the precision and scatters gradients in FP32, the root's weights kept "
-            "after forward"
-      : model.lora > 0 && model.parameters == pytorch::Parameters::half
-          ? "frozen weights and adapters in the precision, without torch.autocast"
-      : model.lora > 0 ? "frozen weights in the precision, adapters in FP32, torch.autocast for bf16 and fp16"
-      : model.parameters == pytorch::Parameters::half ? "parameters, gradients and moments in the precision, without torch.autocast"
-                                                      : "FP32 parameters and gradients, torch.autocast for bf16 and fp16",
-      about_reserved)}});
-  if (asked.use == ModelUse::train) r.add({Note{in_words(last, time, described.back().fits)}});
-  if (last.precision.dtype == DType::bf16 && !computes_bf16(asked.device))
-    r.add(
-        {Note{fmt::format("{} has no bf16 arithmetic: PyTorch emulates it there, and its fused attention takes fp16 and FP32 alone. "
-                          "Programs for this card train in fp16, with a GradScaler: --precision fp16.",
-                          asked.device.name)}});
-  if (!room.words.empty()) r.add({Note{room.words}});
-  for (const std::string& why : why_more)
-    r.add({Note{fmt::format(
-        "A description does not say all of a program. Its peak is that of the program in bench/peers or up to at_most_bytes: {}.", why)}});
-  const auto unsure = std::count_if(described.begin(), described.end(),
-                                    [&](const PyTorchModelRow& row) { return row.fits && !room.holds(row.at_most_bytes); });
-  if (unsure > 0 && described.size() > 1) r.add({Note{fmt::format("{} of the rows that fit would not with at_most_bytes.", unsure)}});
-  for (const std::string& what : left_out(asked.model, model)) r.add({Note{fmt::format("Not in the account: {}.", what)}});
-  if (const std::string past = engine::past_its_positions(asked.model, std::ranges::max(asked.lens)); !past.empty()) r.add({Note{past}});
+  r.add({edges(all.models, workspace, room)}).add({mitigations_of(last, asked, workspace, together, the_step)});
+  add_remarks(r, all, asked, model, room, workspace);
   return yes_or_no(std::move(r), fits);
 }
 

@@ -77,39 +77,192 @@ void find_keep(TrainRun& r, std::uint64_t memory, const Device& device) {
   r.recipe.keep = engine::keep_that_fits(r.recipe, memory, device, r.threads).value_or(engine::Keeping{engine::Keep::input});
 }
 
+void check_folders(const TrainRun& r, bool first) {
+  std::error_code no_such_folder;
+  check(r.init.empty() || r.hugging_face.empty() || !std::filesystem::equivalent(r.init, r.hugging_face, no_such_folder),
+        Code::bad_argument, "--save-hf: '{}' is the folder of --init, whose weights it would replace; name another folder", r.hugging_face);
+  if (!r.hugging_face.empty() && first) engine::check_pretrained_place(r.recipe.model, r.hugging_face);
+}
+
+// A run that has begun. The loop changes it; the last words read it.
+struct Running {
+  const TrainRun& r;
+  const engine::Data& data;
+  const Host& host;
+  const std::function<bool()>& stop;
+  Training& t;
+  const engine::Optimizer::Hyper hyper;
+  engine::Position at;
+  std::int64_t from = at.step;  // the steps before were another run's
+  bool resumed = false;         // from a checkpoint
+  std::optional<Life> life{};   // of the first rank alone
+  std::vector<TrainRow> rows{};
+  std::chrono::steady_clock::time_point start{};
+  double tokens = 0;                       // predicted since `start`
+  double tokens_before = 0, s_before = 0;  // as of the row before
+  double speed = 0;                        // tokens/s
+
+  bool fp8() const { return r.recipe.formats().quantised(); }
+  bool stopped() const { return at.step < r.schedule.steps; }
+};
+
+// Where training goes on: behind the newest checkpoint, or with the weights of --init. The settings of the run before, if there was one.
+std::string begin(Training& t, engine::Position& at, const TrainRun& r, const std::optional<std::string>& newest) {
+  check(!newest || r.resume, Code::bad_argument, "'{}' already has {}; --resume continues from it, another --save starts a new run",
+        r.folder, newest.value_or(""));
+  std::string settings_before;
+  if (newest) {
+    at.step = with_remedy([&] {
+      const auto described = engine::describe_checkpoint(*newest);
+      check(described.position.seed == r.seed, Code::bad_argument, "'{}' was trained with --seed {}, this run asks for {}", *newest,
+            described.position.seed, r.seed);
+      settings_before = described.position.settings;
+      at.settings = settings_going_on(r, at.settings, settings_before, described.position.step, *newest);
+      engine::load(t, *newest);
+      return described.position.step;
+    });
+  } else if (!r.init.empty()) {
+    begin_with(t, r.init);
+  }
+  return settings_before;
+}
+
+// An update with a gradient that is not finite changed nothing. fp16 goes on with a smaller loss scale while there is one.
+void check_finite(Running& run, double loss) {
+  Training& t = run.t;
+  if (!std::isfinite(loss)) stop_for("loss", run.at.step, t.first_not_finite(), run.r.folder);
+  const bool lost = run.hyper.dynamic_scale ? t.state(engine::Optimizer::skipped) != 0 && t.state(engine::Optimizer::loss_scale) <= 1
+                                            : t.state(engine::Optimizer::updates) != double(run.at.step);
+  if (lost) stop_for("gradient", run.at.step, t.first_gradient_not_finite(), run.r.folder);
+}
+
+void look_at_step(Running& run, double rate, bool reported) {
+  const double loss = run.t.loss();
+  check_finite(run, loss);
+  const double s = std::chrono::duration<double>(std::chrono::steady_clock::now() - run.start).count();
+  run.speed = run.tokens / s;
+  run.host.progress(double(run.at.step - run.from) / double(run.r.schedule.steps - run.from),
+                    fmt::format("step {} of {}, loss {:.3f}, {:.0f} tokens/s", run.at.step, run.r.schedule.steps, loss, run.speed));
+  TrainRow row{.step = run.at.step,
+               .loss = loss,
+               .lr = rate,
+               .grad_norm = {},
+               .tokens_per_s = (run.tokens - run.tokens_before) / (s - run.s_before)};
+  if (run.r.recipe.knows_norm()) row.grad_norm = run.t.state(engine::Optimizer::grad_norm);
+  if (run.fp8()) {
+    const QuantisedRow q = sum_of(run.t.quantised());
+    row.clipped = q.clipped;
+    row.flushed = double(q.flushed) / double(q.numbers);
+  }
+  if (!reported) return;
+  run.tokens_before = run.tokens, run.s_before = s;
+  if (run.life) run.life->keep(key_of(row), json_of(row));
+  run.rows.push_back(row);
+}
+
+void take_steps(Running& run, const engine::Recorded& passes, bool on_gpu) {
+  const TrainRun& r = run.r;
+  engine::Position& at = run.at;
+  while (run.stopped() && !run.stop()) {
+    for (int micro = 0; micro < r.recipe.micro_batches; ++micro) run.data.draw(run.t, r.seed, at.step, micro);
+    run.tokens += double(run.data.drawn(r.recipe, r.seed, at.step));
+    const double rate = r.schedule.at(at.step);
+    run.t.set_rate(rate);
+    passes();
+    ++at.step;
+    const bool reported = at.step % r.log_every == 0 || at.step == r.schedule.steps || at.step == 1;
+    if (reported || !on_gpu)
+      look_at_step(run, rate, reported);  // a GPU is not asked after every step: an answer makes it wait for the host
+    if (!r.folder.empty() && at.step % r.every == 0 && at.step < r.schedule.steps) save_good(run.t, at, r.folder);
+  }
+  if (!r.folder.empty() && at.step > run.from) save_good(run.t, at, r.folder);
+  if (!r.hugging_face.empty() && at.step == r.schedule.steps) engine::save_pretrained(run.t, r.hugging_face);
+}
+
+std::string answer_of(const Running& run, const Value& validation, std::size_t peak_bytes) {
+  const std::string done = counted(std::uint64_t(run.at.step), "step");
+  std::string answer = run.stopped() ? fmt::format("Stopped after {} of {} steps", run.at.step, run.r.schedule.steps)
+                       : run.resumed && run.at.step == run.from ? fmt::format("No step was left to train, {} were done before", done)
+                                                                : fmt::format("{} done", done);
+  if (!run.rows.empty()) answer += fmt::format(": loss {:.3f}", run.rows.back().loss);
+  if (const double* held_out = std::get_if<double>(&validation))
+    answer += fmt::format("{} of held-out data {:.3f}", run.rows.empty() ? ": loss" : ",", *held_out);
+  if (run.speed > 0) answer += fmt::format("; {} tokens/s", number_in_words(run.speed));
+  return fmt::format("{}, {}.", answer, bytes_in_words(double(peak_bytes)));
+}
+
+Record record_of(Running& run, bool keep_asked, const Arena& arena, std::size_t forecast_peak, const Tensor& logits) {
+  const TrainRun& r = run.r;
+  const bool stopped = run.stopped();
+  const Value validation = stopped ? Value{} : validation_loss(run.t, run.data, r.validation_batches, run.stop);
+  Record record{"", answer_of(run, validation, arena.peak()), {}};
+  const auto note = [&](const std::string& words) {
+    if (!words.empty()) record.add(Part{Note{words}});
+  };
+  note(run.data.documents_in_words());
+  if (run.fp8() && run.at.step > run.from) note(studies::in_words(r.recipe, run.t.quantised()));
+  record.add("from_step", run.from).add("step", run.at.step).add("stopped", stopped).add("tokens_per_s", run.speed);
+  if (!stopped) record.add("validation_loss", validation);
+  record.add("unigram_entropy", run.data.unigram_entropy());
+  if (!keep_asked) record.add("kept", engine::kept_in_words(r.recipe));
+  record.add("peak_bytes", std::int64_t(arena.peak()), Unit::bytes).add("forecast_peak_bytes", std::int64_t(forecast_peak), Unit::bytes);
+  if (run.t.host_keep()) record.add("host_bytes", std::int64_t(run.t.host_keep()->host_bytes()), Unit::bytes);
+  if (!stopped && run.data.validation_batches(r.recipe) == 0)
+    note(r.recipe.documents ? "No validation loss: no document is held out; the last one is more than a tenth of the tokens."
+                            : "No validation loss: the held-out part of the data is shorter than one batch.");
+  if (r.sample > 0 && !stopped) record.add("sample", sampled(run.t, r, logits, run.stop));
+  note(words_of_extension(r, run.at.settings));
+  Table losses = table_of("rows", "Loss", run.rows);
+  if (!run.fp8()) leave_out(losses, "clipped"), leave_out(losses, "flushed");
+  record.add(Part{std::move(losses)});
+  note(fmt::format("{} parameters in {} on {} tokens.", engine::param_count(r.recipe.model), name_of(r.recipe.precision), run.data.size()));
+  return record;
+}
+
+Outcome outcome_of(Running& run, Record record) {
+  Outcome outcome{std::move(record)};
+  outcome.answer = run.stopped() ? Answer::failed : Answer::yes;
+  outcome.stopped = run.stopped();
+  if (!run.life) return outcome;
+  outcome.said = run.life->name();
+  if (run.stopped())
+    outcome.said = run.life->stopped(fmt::format("after step {} of {}", run.at.step, run.r.schedule.steps), words_of_stop(run.r));
+  else
+    outcome.life.emplace(std::move(*run.life));
+  return outcome;
+}
+
 }  // namespace
 
 Outcome train_study(const TrainRun& asked, const Device& device, const Host& host, dist::Group* group) {
   TrainRun r = asked;
-  const bool fp8 = r.recipe.formats().quantised();
-  if (fp8) r.recipe.scales = r.recipe.scales.value_or(engine::usual_scales);  // said in the settings
+  const bool first = !group || group->first();
+  if (r.recipe.formats().quantised()) r.recipe.scales = r.recipe.scales.value_or(engine::usual_scales);  // said in the settings
   if (r.threads == 0) r.threads = std::max(1, available_cores() / (group ? group->rendezvous().local_ranks() : 1));
-  const int threads = r.threads;
   const std::function<bool()> stop = [&] { return group ? group->stop(host.stop()) : host.stop(); };  // all ranks hear the same
   std::error_code unknown;
   const bool new_folder = !r.folder.empty() && !std::filesystem::exists(r.folder, unknown);
   Descriptor folder;
-  if (!r.folder.empty() && (!group || group->first())) folder = engine::claim_folder(r.folder);
+  if (!r.folder.empty() && first) folder = engine::claim_folder(r.folder);
   const auto newest = r.folder.empty() ? std::nullopt : engine::newest_checkpoint(r.folder);
   if (r.resume && group) check_that_ranks_see(newest, r.folder, *group);
-  std::error_code no_such_folder;
-  check(r.init.empty() || r.hugging_face.empty() || !std::filesystem::equivalent(r.init, r.hugging_face, no_such_folder),
-        Code::bad_argument, "--save-hf: '{}' is the folder of --init, whose weights it would replace; name another folder", r.hugging_face);
-  if (!r.hugging_face.empty() && (!group || group->first())) engine::check_pretrained_place(r.recipe.model, r.hugging_face);
+  check_folders(r, first);
   const engine::Data data(r.data, r.format, r.recipe.model.vocab, r.held_out, r.documents, r.recipe.len);
   r.recipe.documents = data.packed();
+
   const std::uint64_t memory = limit_of_a_run(device, r.memory, group);
   const std::size_t of_sample = Arena::rounded(std::size_t(r.recipe.model.vocab) * 4);
   const bool keep_asked = r.recipe.keep.found();
   const std::uint64_t room = keep_asked ? 0 : std::min(memory, room_for_a_run(device, r.memory, group));
   find_keep_as_first(r.recipe, group, [&] { find_keep(r, room - std::min<std::uint64_t>(room, of_sample), device); });
   const std::string settings = settings_of(r, data);
-  const std::size_t needed = engine::forecast_peak(r.recipe, device, threads) + of_sample;
+  const std::size_t needed = engine::forecast_peak(r.recipe, device, r.threads) + of_sample;
   const std::size_t taken = group ? group->most(needed, "what they need") : needed;  // arenas of one size, on all ranks or on none
   if (memory > 0 && taken > memory) return does_not_fit(r, keep_asked, taken, memory);
-  const std::size_t on_host = r.recipe.host() > 0 ? engine::forecast(r.recipe, device, threads).host_bytes : 0;
+  const std::size_t on_host = r.recipe.host() > 0 ? engine::forecast(r.recipe, device, r.threads).host_bytes : 0;
   if (const std::string why = host_misfit(on_host, device, group); !why.empty()) return does_not_fit(r, keep_asked, taken, memory, why);
-  Place place(device, threads);
+
+  Place place(device, r.threads);
   const auto comm = group ? group->comm(device) : nullptr;
   const std::shared_ptr<void> shared = comm ? comm->take(taken) : nullptr;
   const PlaceMemory alone = place.take(comm ? 0 : taken);
@@ -121,118 +274,24 @@ Outcome train_study(const TrainRun& asked, const Device& device, const Host& hos
   t.initialise(r.seed);
 
   engine::Position at{0, r.seed, settings};
-  std::string settings_before;
-  check(!newest || r.resume, Code::bad_argument, "'{}' already has {}; --resume continues from it, another --save starts a new run",
-        r.folder, newest.value_or(""));
-  if (newest) {
-    at.step = with_remedy([&] {
-      const auto described = engine::describe_checkpoint(*newest);
-      check(described.position.seed == r.seed, Code::bad_argument, "'{}' was trained with --seed {}, this run asks for {}", *newest,
-            described.position.seed, r.seed);
-      settings_before = described.position.settings;
-      at.settings = settings_going_on(r, settings, settings_before, described.position.step, *newest);
-      engine::load(t, *newest);
-      return described.position.step;
-    });
-  } else if (!r.init.empty()) {
-    begin_with(t, r.init);
-  }
-
+  const std::string settings_before = begin(t, at, r, newest);
   if (!r.folder.empty()) engine::check_free(r.folder, at.step, r.schedule.steps);
   if (!r.folder.empty() && t.rank() == 0) engine::check_room_for(t, saves_after(at.step, r), r.folder);
   if (r.resume) host.say(words_of_beginning(r, newest, at.step, new_folder));
-
-  std::optional<Life> life;
-  if (t.rank() == 0) life.emplace(life_of(r, at, settings_before, device, host));
-  std::vector<TrainRow> rows;
-  const auto from = at.step;
-  double tokens = 0;                       // predicted since it began
-  double tokens_before = 0, s_before = 0;  // as of the row before
-  const engine::Optimizer::Hyper hyper = r.recipe.served(r.hyper);
+  Running run{
+      .r = r, .data = data, .host = host, .stop = stop, .t = t, .hyper = r.recipe.served(r.hyper), .at = at, .resumed = newest.has_value()};
+  if (t.rank() == 0) run.life.emplace(life_of(r, at, settings_before, device, host));
   t.warm();
-  const engine::Recorded passes([&] { t.passes(hyper); }, ctx);
-  const auto start = std::chrono::steady_clock::now();
-  double speed = 0;
-  const auto with_place_of_losses = [&](const Error& e) {
-    return life && life->in_store() && !rows.empty() ? Error(e.at, fmt::format("{}; its losses are {}", e.what(), life->name())) : e;
-  };
+  const engine::Recorded passes([&] { t.passes(run.hyper); }, ctx);
+  run.start = std::chrono::steady_clock::now();
   try {
-    while (at.step < r.schedule.steps && !stop()) {
-      for (int micro = 0; micro < r.recipe.micro_batches; ++micro) data.draw(t, r.seed, at.step, micro);
-      tokens += double(data.drawn(r.recipe, r.seed, at.step));
-      const double rate = r.schedule.at(at.step);
-      t.set_rate(rate);
-      passes();
-      ++at.step;
-      const bool reported = at.step % r.log_every == 0 || at.step == r.schedule.steps || at.step == 1;
-      if (reported || !ctx.on_gpu()) {  // a GPU is not asked after every step: an answer makes it wait for the host
-        // An update with a gradient that is not finite changed nothing. fp16 goes on with a smaller loss scale while there is one.
-        const double loss = t.loss();
-        if (!std::isfinite(loss)) stop_for("loss", at.step, t.first_not_finite(), r.folder);
-        const bool lost = hyper.dynamic_scale ? t.state(engine::Optimizer::skipped) != 0 && t.state(engine::Optimizer::loss_scale) <= 1
-                                              : t.state(engine::Optimizer::updates) != double(at.step);
-        if (lost) stop_for("gradient", at.step, t.first_gradient_not_finite(), r.folder);
-        const double s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-        speed = tokens / s;
-        host.progress(double(at.step - from) / double(r.schedule.steps - from),
-                      fmt::format("step {} of {}, loss {:.3f}, {:.0f} tokens/s", at.step, r.schedule.steps, loss, speed));
-        TrainRow row{.step = at.step, .loss = loss, .lr = rate, .grad_norm = {}, .tokens_per_s = (tokens - tokens_before) / (s - s_before)};
-        if (reported) tokens_before = tokens, s_before = s;
-        if (r.recipe.knows_norm()) row.grad_norm = t.state(engine::Optimizer::grad_norm);
-        if (fp8) {
-          const QuantisedRow q = sum_of(t.quantised());
-          row.clipped = q.clipped;
-          row.flushed = double(q.flushed) / double(q.numbers);
-        }
-        if (reported && life) life->keep(key_of(row), json_of(row));
-        if (reported) rows.push_back(row);
-      }
-      if (!r.folder.empty() && at.step % r.every == 0 && at.step < r.schedule.steps) save_good(t, at, r.folder);
-    }
-    if (!r.folder.empty() && at.step > from) save_good(t, at, r.folder);
-    if (!r.hugging_face.empty() && at.step == r.schedule.steps) engine::save_pretrained(t, r.hugging_face);
-  } catch (const Error& e) { throw with_place_of_losses(e); }
-  const bool stopped = at.step < r.schedule.steps;
-
-  const Value validation = stopped ? Value{} : validation_loss(t, data, r.validation_batches, stop);
-  const std::string done = counted(std::uint64_t(at.step), "step");
-  std::string answer = stopped                     ? fmt::format("Stopped after {} of {} steps", at.step, r.schedule.steps)
-                       : newest && at.step == from ? fmt::format("No step was left to train, {} were done before", done)
-                                                   : fmt::format("{} done", done);
-  if (!rows.empty()) answer += fmt::format(": loss {:.3f}", rows.back().loss);
-  if (const double* held_out = std::get_if<double>(&validation))
-    answer += fmt::format("{} of held-out data {:.3f}", rows.empty() ? ": loss" : ",", *held_out);
-  if (speed > 0) answer += fmt::format("; {} tokens/s", number_in_words(speed));
-  Record record{"", fmt::format("{}, {}.", answer, bytes_in_words(double(arena.peak()))), {}};
-  if (const auto words = data.documents_in_words(); !words.empty()) record.add(Part{Note{words}});
-  if (fp8 && at.step > from) record.add(Part{Note{in_words(r.recipe, t.quantised())}});
-  record.add("from_step", from).add("step", at.step).add("stopped", stopped).add("tokens_per_s", speed);
-  if (!stopped) record.add("validation_loss", validation);
-  record.add("unigram_entropy", data.unigram_entropy());
-  if (!keep_asked) record.add("kept", engine::kept_in_words(r.recipe));
-  record.add("peak_bytes", std::int64_t(arena.peak()), Unit::bytes).add("forecast_peak_bytes", std::int64_t(needed), Unit::bytes);
-  if (t.host_keep()) record.add("host_bytes", std::int64_t(t.host_keep()->host_bytes()), Unit::bytes);
-  if (!stopped && data.validation_batches(r.recipe) == 0)
-    record.add(
-        Part{Note{r.recipe.documents ? "No validation loss: no document is held out; the last one is more than a tenth of the tokens."
-                                     : "No validation loss: the held-out part of the data is shorter than one batch."}});
-  if (r.sample > 0 && !stopped) record.add("sample", sampled(t, r, logits, stop));
-  if (const auto words = words_of_extension(r, at.settings); !words.empty()) record.add(Part{Note{words}});
-  Table losses = table_of("rows", "Loss", rows);
-  if (!fp8) leave_out(losses, "clipped"), leave_out(losses, "flushed");
-  record.add(Part{std::move(losses)});
-  record.add(Part{Note{
-      fmt::format("{} parameters in {} on {} tokens.", engine::param_count(r.recipe.model), name_of(r.recipe.precision), data.size())}});
-  Outcome outcome{std::move(record)};
-  outcome.answer = stopped ? Answer::failed : Answer::yes;
-  outcome.stopped = stopped;
-  if (!life) return outcome;
-  outcome.said = life->name();
-  if (stopped)
-    outcome.said = life->stopped(fmt::format("after step {} of {}", at.step, r.schedule.steps), words_of_stop(r));
-  else
-    outcome.life.emplace(std::move(*life));
-  return outcome;
+    take_steps(run, passes, ctx.on_gpu());
+  } catch (const Error& e) {
+    if (run.life && run.life->in_store() && !run.rows.empty())
+      throw Error(e.at, fmt::format("{}; its losses are {}", e.what(), run.life->name()));
+    throw;
+  }
+  return outcome_of(run, record_of(run, keep_asked, arena, needed, logits));
 }
 
 }  // namespace headroom::studies
