@@ -101,6 +101,8 @@ class ReplaceTest(Base):
             (two, two, two, {"enable_gqa": True}),
             (one[:, :, :0], q, q, {}),  # the result has one head, too
             (one[:1, :, :0], q, q, {}),
+            (one, q[:, :, :0], q[:, :, :0], {}),  # and without keys, since torch 2.15
+            (three[:1], three[:1], three, {"enable_gqa": True}),
             (three, three, three, {"attn_mask": torch.ones(1, 1, 1, 5, dtype=torch.bool)}),  # torch's versions differ
         ):
             want = outcome(given, named)

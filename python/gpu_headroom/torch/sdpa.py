@@ -202,14 +202,14 @@ def _in_four_dimensions(q, k, v, enable_gqa):
     """q, k and v as [batch, heads, len, head_dim], expanded where torch broadcasts; unchanged where that is not possible."""
     if not all(_is_dense(t) for t in (q, k, v)):
         return q, k, v
-    if enable_gqa and q.dim() < 4 and (q.dim() == 2 or q.shape[0] != k.shape[0]):  # torch takes what is third from behind as heads
+    if enable_gqa and q.dim() < 4 and (q.dim() == 2 or not q.shape[0] == k.shape[0] == v.shape[0]):  # torch takes what is third from behind as heads
         return q, k, v
     if q.dim() == k.dim() == v.dim() and 2 <= q.dim() < 4:
         q, k, v = (t[(None,) * (4 - t.dim())] if t.dim() == 2 else t.unsqueeze(1) for t in (q, k, v))
     if not q.dim() == k.dim() == v.dim() == 4:
         return q, k, v
-    if not torch.compiler.is_compiling() and q.numel() == 0 and (q.shape[0] < 2 or q.shape[1] == 1):  # torch's empty result has the shape of q
-        return q, k, v
+    if not torch.compiler.is_compiling() and 0 in (q.numel(), k.numel()) and (q.shape[0] < 2 or q.shape[1] == 1):
+        return q, k, v  # torch's result has the shape of q there, since 2.15 without keys too
     batches, heads = ([n for n in sizes if n != 1] for sizes in ((q.shape[0], k.shape[0], v.shape[0]), (k.shape[1], v.shape[1])))
     if batches and all(n == batches[0] for n in batches):  # no set: symbols of a program that is traced have no hash
         batch = batches[0]
