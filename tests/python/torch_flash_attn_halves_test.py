@@ -21,6 +21,24 @@ def numbers(device, *n):
     return torch.tensor(n, dtype=torch.int32, device=device)
 
 
+class CountedCopies:
+    """Counts copies into tensors that were given."""
+
+    def __enter__(self):
+        self.copies, theirs = 0, torch.Tensor.copy_
+
+        def counted(*given):
+            self.copies += 1
+            return theirs(*given)
+
+        self.patch = unittest.mock.patch.object(torch.Tensor, "copy_", counted)
+        self.patch.start()
+        return self
+
+    def __exit__(self, *_):
+        self.patch.stop()
+
+
 class HalvesTest(Base):
     def same(self, got, want):
         for a, b in zip(got, want):
@@ -100,6 +118,40 @@ class HalvesTest(Base):
             of_rows = halves._flash_attn_backward(d_o, q, k, v, o, lse, None, None, None, 0.0, None, True)
         self.near(of_rows, (d_o.double() * o.double()).sum(-1).transpose(1, 2), torch.float32)
         self.assertLessEqual(max(made), 1024)
+
+    def test_gradients_are_written_where_they_are_given(self):
+        """Into tensors of the caller's own, and views of larger ones, without others of their size; what no kernel writes gets a copy."""
+        for device in DEVICES:
+            *given, d_o = drawn(device, 40, 40)
+            o, lse, *_ = halves._flash_attn_forward(*given, 0.0, None, True)
+            want = [torch.empty_like(t) for t in given]
+            halves._flash_attn_backward(d_o, *given, o, lse, *want, 0.0, None, True)
+            dkv = torch.full((2, 40, 2, 2, 16), torch.nan, device=device)
+            wide = torch.full((2, 40, 4, 32), torch.nan, device=device)
+            for dq, dk, dv, copied in (
+                (wide[..., :16], dkv[:, :, 0], dkv[:, :, 1], 0),
+                (torch.empty_like(given[0]), None, torch.empty_like(given[2]), 0),
+                (torch.empty(2, 40, 16, 4, device=device).transpose(2, 3), dkv[:, :, 0], dkv[:, :, 1], 1),
+                (given[0].clone().double(), dkv[:, :, 0], dkv[:, :, 1], 1),
+            ):
+                with CountedCopies() as seen:
+                    halves._flash_attn_backward(d_o, *given, o, lse, dq, dk, dv, 0.0, None, True)
+                self.assertEqual(seen.copies, copied)
+                self.same(*zip(*[(a, b) for a, b in zip((dq, dk, dv), want) if a is not None]))
+            self.assertTrue(bool(wide[..., 16:].isnan().all()))
+            q, k, v = (t.clone() for t in given)
+            halves._flash_attn_backward(d_o, q, k, v, o, lse, q, k, v, 0.0, None, True)  # over what they are gradients of
+            self.same((q, k, v), want)
+            lists = numbers(device, 0, 30, 80)
+            packed = [t.flatten(0, 1) for t in (d_o, *given)]
+            o, lse, *_ = halves._flash_attn_varlen_forward(*packed[1:], lists, lists, 50, 50, 0.0, None, True)
+            want = [torch.empty_like(t) for t in packed[1:]]
+            halves._flash_attn_varlen_backward(*packed, o, lse, *want, lists, lists, 50, 50, 0.0, None, True)
+            dq, dkv = torch.full((80, 4, 16), torch.nan, device=device), torch.full((80, 2, 2, 16), torch.nan, device=device)
+            with CountedCopies() as seen:
+                halves._flash_attn_varlen_backward(*packed, o, lse, dq, *dkv.unbind(1), lists, lists, 50, 50, 0.0, None, True)
+            self.assertEqual(seen.copies, 0)
+            self.same((dq, *dkv.unbind(1)), want)
 
     def test_refused(self):
         q, k, v = (t.flatten(0, 1) for t in drawn("cpu")[:3])

@@ -22,8 +22,9 @@ import torch
 if tuple(int(n) for n in torch.__version__.split("+")[0].split(".")[:2]) < (2, 4):
     raise ImportError(f"gpu_headroom.torch needs torch 2.4 or newer, this is {torch.__version__}")
 
+from .backward import attention_backward
 from .dry import ProgramForecast, forecast
-from .functions import Window, attention, attention_backward, attention_varlen, attention_with_cache, explain, why_not  # noqa: F401
+from .functions import Window, attention, attention_varlen, attention_with_cache, explain, why_not  # noqa: F401
 from .flops import register as _count_flops
 from .models import register as _serve_transformers
 from .sdpa import Replacement, replace_sdpa

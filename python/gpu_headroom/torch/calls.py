@@ -201,18 +201,23 @@ class _Call:
             raise lib.failed(status)
         return o, lse
 
-    def backward(self, d_o, dlse, q, k, v, o, lse, sink=None, cu_q=None, cu_k=None, random=None, alibi=None):
+    def writes(self, t, like):
+        """Whether kernels write the gradient of `like` into t in place."""
+        fits = type(t) is torch.Tensor and (t.shape, t.dtype, t.device) == (like.shape, like.dtype, like.device) and not t.is_neg()
+        return fits and self.reads(t.shape, t.stride()) and not any(n > 1 and s == 0 for n, s in zip(t.shape, t.stride())) and not self.misplaced(t)
+
+    def backward(self, d_o, dlse, q, k, v, o, lse, sink=None, cu_q=None, cu_k=None, random=None, alibi=None, into=None):
+        """dq, dk, dv and dsink. into: dq, dk and dv that are there, or None: writes() has said that they serve."""
         key = self.key_of_backward(d_o, dlse, q, k, v, o, sink, cu_q, cu_k, random, alibi)
         lse, dlse = lse.contiguous(), None if dlse is None else _with_memory(dlse.contiguous())
-        # empty_like, of a tensor that has these shape and strides, is cheaper than a call that reads them as lists of numbers
-        if key[1] == self.of_q[1] or (self.o_is_as_dq and key[4] == self.of_q[1]):
-            dq = torch.empty_like(q if key[1] == self.of_q[1] else o)
+        if into is not None:
+            key = (*key, *[None if t is None else t.stride() for t in into])
+            dq, dk, dv = (torch.empty_strided(*of, dtype=t.dtype, device=t.device) if made is None else made
+                          for made, of, t in zip(into, (self.of_q, self.of_k, self.of_v), (q, k, v)))  # fmt: skip
         else:
-            dq = q.new_empty_strided(*self.of_q)
-        dk = torch.empty_like(dq) if self.dk_is_as_dq else torch.empty_like(k) if key[2] == self.of_k[1] else k.new_empty_strided(*self.of_k)
-        dv = torch.empty_like(dk) if self.dv_is_as_dk else torch.empty_like(v) if key[3] == self.of_v[1] else v.new_empty_strided(*self.of_v)
+            dq, dk, dv = self.new_gradients(key, q, k, v, o)
         dsink = None if sink is None else torch.empty_like(sink, memory_format=torch.contiguous_format)
-        ready = self.ready[1].get(key) or self.ready_backward(d_o, dlse, q, k, v, o, lse, dq, dk, dv, sink, cu_q, cu_k, dsink, random, alibi)
+        ready = self.ready[1].get(key) or self.ready_backward(key, d_o, dlse, q, k, v, o, lse, dq, dk, dv, sink, cu_q, cu_k, dsink, random, alibi)
         if ready.copies:
             given = [q, k, v, o, d_o]
             for at in ready.copies:
@@ -225,7 +230,7 @@ class _Call:
         if self.cuda:
             if (at[0] | at[1] | at[2] | at[3] | at[5]) & 15 and self.misplaced(q, k, v, o, d_o):
                 q, k, v, o, d_o = self.placed(q, k, v, o, d_o)
-                return self.backward(d_o, dlse, q, k, v, o, lse, sink, cu_q, cu_k, random, alibi)
+                return self.backward(d_o, dlse, q, k, v, o, lse, sink, cu_q, cu_k, random, alibi, into)
             stream = _stream_of(self.index)
         else:
             stream = None
@@ -242,8 +247,17 @@ class _Call:
             raise lib.failed(status)
         return dq, dk, dv, dsink
 
-    def ready_backward(self, d_o, dlse, q, k, v, o, lse, dq, dk, dv, sink=None, cu_q=None, cu_k=None, dsink=None, random=None, alibi=None):
-        key = self.key_of_backward(d_o, dlse, q, k, v, o, sink, cu_q, cu_k, random, alibi)
+    def new_gradients(self, key, q, k, v, o):
+        # empty_like, of a tensor that has these shape and strides, is cheaper than a call that reads them as lists of numbers
+        if key[1] == self.of_q[1] or (self.o_is_as_dq and key[4] == self.of_q[1]):
+            dq = torch.empty_like(q if key[1] == self.of_q[1] else o)
+        else:
+            dq = q.new_empty_strided(*self.of_q)
+        dk = torch.empty_like(dq) if self.dk_is_as_dq else torch.empty_like(k) if key[2] == self.of_k[1] else k.new_empty_strided(*self.of_k)
+        dv = torch.empty_like(dk) if self.dv_is_as_dk else torch.empty_like(v) if key[3] == self.of_v[1] else v.new_empty_strided(*self.of_v)
+        return dq, dk, dv
+
+    def ready_backward(self, key, d_o, dlse, q, k, v, o, lse, dq, dk, dv, sink=None, cu_q=None, cu_k=None, dsink=None, random=None, alibi=None):
         tensors = [("q", q), ("k", k), ("v", v), ("o", o), ("d_o", d_o), *_small(lse=lse, dlse=dlse)]
         tensors += [("dq", dq), ("dk", dk), ("dv", dv), *_small(sink=sink, cu_q=cu_q, cu_k=cu_k), ("dsink", dsink), _numbers(random)]
         tensors += _small(alibi=alibi)

@@ -8,8 +8,9 @@ from typing import Any, Optional, Tuple
 
 import torch
 
+from .backward import write_gradients
 from .flash_attn import _cap, _dropped, _from_pages, _seed, _window
-from .functions import attention, attention_backward, attention_varlen, packed_slopes
+from .functions import attention, attention_varlen, packed_slopes
 
 Tensor = Optional[torch.Tensor]
 Made = Tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
@@ -82,12 +83,8 @@ def _backward(
 ) -> torch.Tensor:  # fmt: skip
     """Writes the gradients into those that are given; _of_rows."""
     window = _window(causal, sides)
-    made = attention_backward(d_o, *tensors, bool(causal) and window is None, scale, window=window, align="bottom-right", layout="blhd",
-                              softcap=_cap(softcap), deterministic=bool(deterministic), dropout_p=dropout_p, seed=rng_state if dropout_p else None,
-                              alibi_slopes=slopes, **lists)  # fmt: skip
-    for into, gradient in zip(given, made):
-        if into is not None:
-            into.copy_(gradient)
+    write_gradients(given, d_o, *tensors, is_causal=bool(causal) and window is None, scale=scale, window=window, layout="blhd", softcap=_cap(softcap),
+                    deterministic=bool(deterministic), dropout_p=dropout_p, seed=rng_state if dropout_p else None, alibi_slopes=slopes, **lists)  # fmt: skip
     return _of_rows(d_o, tensors[3])
 
 

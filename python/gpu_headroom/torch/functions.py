@@ -10,7 +10,7 @@ from .. import attention as arrays_attention
 from . import masks, quick
 from .calls import KINDS, call_of, context_of, tf32_of
 from .checks import (
-    cast, check_made, check_quantise, checked, checked_seed, checked_slopes, listed, options_of, reason_why_not, refuse, whole_number, window_of,
+    cast, check_quantise, checked, checked_seed, checked_slopes, listed, options_of, reason_why_not, refuse, whole_number, window_of,
     with_signs,
 )  # fmt: skip
 from .direct import any_autocast, directly, draw_of, keep, known, plain, run, run_directly, seed_of, settled
@@ -184,7 +184,7 @@ def attention(
         if found is not None:
             if quantise is not None:
                 check_quantise(quantise, (q, k, v, sink))
-            random, slopes = seed_of(q, dropout_p), _slopes(alibi_slopes, q, None, layout)
+            random, slopes = seed_of(q, dropout_p), slopes_of(alibi_slopes, q, None, layout)
             return run_directly(found, return_lse, q, k, v, None if sink is None else sink.float(), None, None, None, random, slopes)
     if key is None and all(isinstance(t, torch.Tensor) for t in (q, k, v)):
         q, k, v = cast([q, k, v])
@@ -194,7 +194,7 @@ def attention(
     options = options_of(is_causal, scale, window, align, layout, variant, deterministic, tf32, softcap, dropout=dropout_p, quantise=quantise)
     if quantise is not None:
         check_quantise(quantise, tensors[:4])
-    tensors = (*tensors, None, seed_of(q, dropout_p, checked_seed(seed, dropout_p, q)), _slopes(alibi_slopes, q, tensors[4], layout))
+    tensors = (*tensors, None, seed_of(q, dropout_p, checked_seed(seed, dropout_p, q)), slopes_of(alibi_slopes, q, tensors[4], layout))
     if key is not None and q.device.type in KINDS:
         ready = settled(tensors, options)
         keep(known, key, ready)
@@ -214,7 +214,7 @@ def _recorded(function, q, k, v, *more, **named):
     return torch.overrides.handle_torch_function(function, (q, k, v), q, k, v, *more, **named)
 
 
-def _slopes(slopes, q, cu_q, layout, of="attention"):
+def slopes_of(slopes, q, cu_q, layout, of="attention"):
     if slopes is None:
         return None
     batch, heads = q.shape[0], q.shape[1 if layout == "bhld" else 2]
@@ -226,49 +226,6 @@ def packed_slopes(slopes, q, cu_seqlens_q, of="attention_varlen"):
     if not isinstance(q, torch.Tensor) or not isinstance(cu_seqlens_q, torch.Tensor) or cu_seqlens_q.dim() == 0:
         return slopes
     return checked_slopes(slopes, q, [(q.shape[1],), (cu_seqlens_q.shape[-1] - 1, q.shape[1])], of)
-
-
-def attention_backward(
-    d_o: torch.Tensor,
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    o: torch.Tensor,
-    lse: torch.Tensor,
-    is_causal: bool = False,
-    scale: Optional[float] = None,
-    *,
-    dlse: Optional[torch.Tensor] = None,
-    window: Window = None,
-    align: str = "top-left",
-    layout: str = "bhld",
-    variant: Optional[str] = None,
-    deterministic: bool = False,
-    tf32: Optional[bool] = None,
-    softcap: float = 0.0,
-    sink: Optional[torch.Tensor] = None,
-    cu_seqlens_q: Optional[torch.Tensor] = None,
-    cu_seqlens_k: Optional[torch.Tensor] = None,
-    dropout_p: float = 0.0,
-    seed: Optional[torch.Tensor] = None,
-    alibi_slopes: Optional[torch.Tensor] = None,
-    **misspelt: NoReturn,
-) -> Tuple[torch.Tensor, ...]:
-    """(dq, dk, dv), and dsink where there is a sink: for an autograd.Function of your own. attention() does this by itself.
-
-    o [as q, with v's head_dim] and lse [batch, heads, len_q], float32, as attention(…, return_lse=True) left them; d_o: the gradient of o;
-    dlse: that of lse, if it was used. Everything else as it was said to attention(), with dropout_p its seed too.
-    """
-    if misspelt:
-        refuse(attention_backward, misspelt)
-    tensors = checked(q, k, v, None, dropout_p, scale, True, layout, sink, cu_seqlens_q, cu_seqlens_k, of="attention_backward")
-    if dropout_p != 0 and seed is None:
-        raise ValueError("gpu_headroom.torch.attention_backward: dropout_p needs the seed that attention() was given")
-    check_made("gpu_headroom.torch.attention_backward", q, v, layout == "bhld", d_o, o, lse, dlse)
-    options = options_of(is_causal, scale, window, align, layout, variant, deterministic, tf32, softcap, dropout=dropout_p)
-    small = (*tensors[3:], checked_seed(seed, dropout_p, q), _slopes(alibi_slopes, q, tensors[4], layout, "attention_backward"))
-    made = torch.ops.headroom.attention_backward(d_o, dlse, *tensors[:3], o, lse, *small, *options)
-    return tuple(made if sink is not None else made[:3])
 
 
 @overload
@@ -478,6 +435,6 @@ def explain(
         is_causal, window, align, cu_seqlens_q, cu_seqlens_k = said.is_causal, said.window, said.align, said.cu_q, said.cu_k
         k, v = k[:, :, said.first : said.end], v[:, :, said.first : said.end]
     tensors = checked(q, k, v, None, dropout_p, scale, enable_gqa, layout, sink, cu_seqlens_q, cu_seqlens_k)
-    tensors = (*tensors, None, None, _slopes(alibi_slopes, q, tensors[4], layout, "explain"))
+    tensors = (*tensors, None, None, slopes_of(alibi_slopes, q, tensors[4], layout, "explain"))
     options = options_of(is_causal, scale, window, align, layout, variant, deterministic, tf32, softcap, dropout=dropout_p, quantise=quantise)
     return arrays_attention.explained(context_of(q), call_of(*tensors, *options).problem)

@@ -53,7 +53,8 @@ def _learn(settled, d_o, q, k, v, o, lse, random):
     for shape, stride in (call.of_q, call.of_k, call.of_v):
         outputs.append(like(shape, stride, at_hand + made))
         made.append(q.new_empty_strided(shape, stride))
-    ready = call.ready_backward(d_o, None, q, k, v, o, lse, *made, random=random)
+    key = call.key_of_backward(d_o, None, q, k, v, o, None, None, None, random, None)
+    ready = call.ready_backward(key, d_o, None, q, k, v, o, lse, *made, random=random)
     return None if ready.copies else (_pass(call, ready, 1, ready), *outputs)
 
 
