@@ -144,6 +144,19 @@ class FlashAttn3Test(Base):
             whole = [pages[table.long()].flatten(1, 2) if paged else pages for pages in caches]
             self.assertTrue(torch.equal(whole[0][1, 9:12], new_k[1]) and torch.equal(whole[1][1, 12:], v[1, 12:]), what)
 
+    def test_sequences_that_are_all_padding(self):
+        """No key is seen, and rows are 0; new keys behind the padding are seen."""
+        for device, chunk in itertools.product(DEVICES, (0, 7)):
+            q, new_k, new_v = turned(device, len_q=3, len_k=4)
+            k, v = (torch.randn(2, 32, 2, 16, device=device) for _ in range(2))
+            options = {"cache_seqlens": numbers(device, 5, 9), "causal": True, "attention_chunk": chunk, "return_softmax_lse": True}
+            o, lse, *_ = fa.flash_attn_with_kvcache(q, k, v, cache_leftpad=numbers(device, 7, 2), **options)
+            self.assertTrue(torch.equal(o[0], torch.zeros_like(o[0])) and bool((lse[0] == -torch.inf).all()))
+            self.near(o[1], self.of_sequence(q[1], k[1, 2:9], v[1, 2:9], causal=True, chunk=chunk), torch.float32)
+            o, *_ = fa.flash_attn_with_kvcache(q, k, v, new_k, new_v, cache_leftpad=numbers(device, 7, 11), **options)
+            for b, (first, end) in enumerate(((7, 9), (11, 13))):
+                self.near(o[b], self.of_sequence(q[b], k[b, first:end], v[b, first:end], causal=True, chunk=chunk), torch.float32)
+
     def test_rotary_embeddings(self):
         from gpu_headroom.torch import flash_attn as two
 

@@ -422,7 +422,8 @@ def flash_attn_with_kvcache(
     """q: [batch, new, heads, head_dim]; caches: [batch, room, kv_heads, head_dim], or in pages. k and v are written behind cache_seqlens first.
 
     rotary_cos, rotary_sin: [positions, half of the dimensions that turn]: k turns by its positions in the cache, q with it (causal or a window:
-    by positions of its own; else all by the first). cache_leftpad: where each sequence begins in the cache. num_splits changes nothing here.
+    by positions of its own; else all by the first). cache_leftpad: where each sequence begins in the cache; one that begins
+    behind its end has no keys, and rows of 0. num_splits changes nothing here.
     Without gradients, as flash-attn's: what autograd keeps would grow with every new position.
     """
     name = "flash_attn_with_kvcache"
@@ -459,8 +460,6 @@ def flash_attn_with_kvcache(
     else:
         ends = torch.full_like(cache_leftpad, k_cache.shape[1]) if lengths is None else lengths + torch.zeros_like(cache_leftpad)
         none = torch.zeros_like(ends)  # what is before a sequence is a document without queries
-        if cache_leftpad.is_cpu and _can_be_read(cache_leftpad) and (cache_leftpad > ends).any():
-            raise ValueError(f"gpu_headroom.torch.flash_attn.{name}: cache_leftpad is {cache_leftpad.tolist()}, and sequences end at {ends.tolist()}")
-        of_q, of_k = torch.stack([none, none, none + q.shape[1]], 1).int(), torch.stack([none, cache_leftpad, ends], 1).int()
+        of_q, of_k = torch.stack([none, none, none + q.shape[1]], 1).int(), torch.stack([none, torch.minimum(cache_leftpad, ends), ends], 1).int()
         out = attention(q, k_cache, v_cache, align="bottom-right", return_lse=True, cu_seqlens_q=of_q, cu_seqlens_k=of_k, **options)
     return out if return_softmax_lse else out[0]

@@ -6,7 +6,7 @@ q, k and v in 8 bits are made bfloat16 first, with their scales, and calls with 
 pack_gqa, sm_margin, scheduler_metadata) is taken, and changes nothing.
 """
 
-from typing import Any, Callable, List, Optional, Tuple, Union
+from typing import Any, Callable, List, NamedTuple, Optional, Tuple, Union
 
 import torch
 
@@ -179,6 +179,88 @@ def get_scheduler_metadata(*asked: Any, **named: Any) -> None:
     """What flash_attn_with_kvcache takes as scheduler_metadata: nothing here needs it."""
 
 
+_WHERE = "flash_attn_3.flash_attn_with_kvcache"
+
+
+class _New(NamedTuple):
+    """New keys and values as the cache's function gets them: [batch, new, heads, head_dim], or packed."""
+
+    k: Tensor
+    v: Tensor
+    cu_seqlens: Tensor
+    cos: Tensor
+    sin: Tensor
+    turned_from: Tensor
+    interleaved: bool
+
+
+class _Cache(NamedTuple):
+    """Where keys and values are: rows, the cache's row of each sequence, or None where they are its own; room, how many keys a sequence has place for."""
+
+    k: torch.Tensor
+    v: torch.Tensor
+    pages: Tensor
+    rows: Tensor
+    room: int
+
+
+def _lengths(given: Union[None, int, torch.Tensor], new: _New, cache: _Cache, batch: int, device: torch.device) -> torch.Tensor:
+    """How many keys of each sequence are in the cache before the new ones, or an error in one sentence."""
+    _check_new(_WHERE, new.k, new.v, new.cos, new.sin, given)
+    _check_room(_WHERE, given, 0 if new.k is None or new.cu_seqlens is not None else new.k.shape[1], cache.room, cache.pages is not None)
+    if cache.pages is not None and new.cos is not None and new.cos.shape[0] < cache.room:
+        raise ValueError(f"gpu_headroom.torch.{_WHERE}: rotary_cos has {new.cos.shape[0]} positions, the pages of a sequence have room for {cache.room}")
+    if not isinstance(given, torch.Tensor) or not given.dim():
+        return torch.full((batch,), cache.room if given is None else int(given), dtype=torch.int32, device=device)
+    if given.is_floating_point() or given.dim() != 1 or given.shape[0] != batch:
+        raise ValueError(f"gpu_headroom.torch.{_WHERE}: cache_seqlens is {given.dtype} {tuple(given.shape)}, it must be whole numbers ({batch},)")
+    return given
+
+
+def _places(t: torch.Tensor, cu: Tensor) -> Tuple[torch.Tensor, torch.Tensor]:
+    """(the sequence, its place there) of each token of t, [tokens, …] with cu and [batch, len, …] without."""
+    if cu is not None:
+        return _sequence_of(cu, t.shape[0])
+    batch, length = t.shape[:2]
+    return torch.arange(batch, device=t.device).repeat_interleave(length), torch.arange(length, device=t.device).repeat(batch)
+
+
+def _append(new: _New, q: torch.Tensor, of_q: Tuple[torch.Tensor, torch.Tensor], moves: bool, cache: _Cache, lengths: torch.Tensor) -> WithLse:
+    """Writes what is new behind each sequence; (q, lengths with the new keys). With rotary embeddings k and q are turned first, and moves says whether
+    the rows of q stand at positions of their own."""
+    if new.k is None or new.v is None:
+        return q, lengths
+    of, place = _places(new.k, new.cu_seqlens)
+    k, v, grown = new.k, new.v, lengths + (new.k.shape[1] if new.cu_seqlens is None else new.cu_seqlens.diff())
+    if new.cu_seqlens is None:
+        k, v = k.flatten(0, 1), v.flatten(0, 1)
+    else:
+        _check_room(_WHERE, grown, 0, cache.room, cache.pages is not None)
+    if new.cos is not None and new.sin is not None:
+        begins, (of_token, in_sequence) = (lengths if new.turned_from is None else new.turned_from).long(), of_q
+        k = _turned(k[None], new.cos, new.sin, (begins[of] + place)[None], new.interleaved)[0]
+        at = begins[of_token] + in_sequence if moves else begins[of_token]
+        q = _turned(q.reshape(1, -1, *q.shape[-2:]), new.cos, new.sin, at[None], new.interleaved)[0].view(q.shape)
+    row, at = of if cache.rows is None else cache.rows[of], lengths.long()[of] + place
+    if cache.pages is not None:
+        page = cache.k.shape[1]
+        row, at = cache.pages[row, torch.div(at, page, rounding_mode="floor")].long(), at % page
+    cache.k[row, at], cache.v[row, at] = k, v
+    return q, grown
+
+
+def _read(cache: _Cache, in_order: bool, scales: Tuple[Tensor, Tensor]) -> Tuple[torch.Tensor, torch.Tensor, Tensor]:
+    """(k, v, pages) of the sequences that are asked for, not in 8 bits; in_order: without pages."""
+    k, v, pages = cache.k, cache.v, cache.pages
+    if pages is not None:
+        pages = pages if cache.rows is None else pages[cache.rows]
+        if in_order or k.dtype in _IN_8_BITS:
+            k, v, pages = k[pages.long()].flatten(1, 2), v[pages.long()].flatten(1, 2), None
+    elif cache.rows is not None:
+        k, v = k[cache.rows], v[cache.rows]
+    return _of_8_bits(k, scales[0]), _of_8_bits(v, scales[1]), pages
+
+
 @torch.no_grad()
 def flash_attn_with_kvcache(
     q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, k: Tensor = None, v: Tensor = None, qv: Tensor = None, rotary_cos: Tensor = None,
@@ -193,79 +275,36 @@ def flash_attn_with_kvcache(
     page_table [pages, page, kv_heads, head_dim]. k and v, packed with cu_seqlens_k_new, are written behind cache_seqlens first. return_softmax_lse: (o, lse,
     and two empty tensors, which are of splits). Left padding, chunks, packed queries and caches in 8 bits copy
     pages into order first, and so does qv. Without gradients, as FlashAttention's."""
-    name = "flash_attn_with_kvcache"
-    where, paged = f"flash_attn_3.{name}", page_table is not None
     if qv is not None:
-        check_qv(where, q, k_cache, v_cache, qv, s_aux, ("k_cache", "v_cache"))
-    chunk = _chunk(name, attention_chunk)
-    _check_new(where, k, v, rotary_cos, rotary_sin, cache_seqlens)
+        check_qv(_WHERE, q, k_cache, v_cache, qv, s_aux, ("k_cache", "v_cache"))
+    chunk, packed = _chunk("flash_attn_with_kvcache", attention_chunk), cu_seqlens_q is not None
     if cu_seqlens_q is not None and max_seqlen_q is None:
-        raise ValueError(f"gpu_headroom.torch.{where}: cu_seqlens_q needs max_seqlen_q")
-    batch = q.shape[0] if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
+        raise ValueError(f"gpu_headroom.torch.{_WHERE}: cu_seqlens_q needs max_seqlen_q")
+    new = _New(k, v, cu_seqlens_k_new, rotary_cos, rotary_sin, rotary_seqlens, rotary_interleaved)
     room = k_cache.shape[1] * (1 if page_table is None else page_table.shape[1])
-    most_new = 0 if k is None or cu_seqlens_k_new is not None else k.shape[1]
-    _check_room(where, cache_seqlens, most_new, room, paged)
-    if paged and rotary_cos is not None and rotary_cos.shape[0] < room:
-        raise ValueError(f"gpu_headroom.torch.{where}: rotary_cos has {rotary_cos.shape[0]} positions, the pages of a sequence have room for {room}")
-    if isinstance(cache_seqlens, torch.Tensor) and cache_seqlens.dim():
-        if cache_seqlens.is_floating_point() or cache_seqlens.dim() != 1 or cache_seqlens.shape[0] != batch:
-            said = f"{cache_seqlens.dtype} {tuple(cache_seqlens.shape)}"
-            raise ValueError(f"gpu_headroom.torch.{where}: cache_seqlens is {said}, it must be whole numbers ({batch},)")
-        lengths = cache_seqlens
-    else:
-        lengths = torch.full((batch,), room if cache_seqlens is None else int(cache_seqlens), dtype=torch.int32, device=q.device)
-    rows = torch.arange(batch, device=q.device) if cache_batch_idx is None else cache_batch_idx.long()
-    if cu_seqlens_q is None:
-        of_q, in_q = torch.arange(batch, device=q.device).repeat_interleave(q.shape[1]), torch.arange(q.shape[1], device=q.device).repeat(batch)
-    else:
-        of_q, in_q = _sequence_of(cu_seqlens_q, q.shape[0])
-    window = _window(causal, window_size)
-    if k is not None and v is not None:
-        if cu_seqlens_k_new is None:
-            of, place = torch.arange(batch, device=q.device).repeat_interleave(k.shape[1]), torch.arange(k.shape[1], device=q.device).repeat(batch)
-            new_k, new_v, grown = k.flatten(0, 1), v.flatten(0, 1), lengths + k.shape[1]
-        else:
-            of, place = _sequence_of(cu_seqlens_k_new, k.shape[0])
-            new_k, new_v, grown = k, v, lengths + cu_seqlens_k_new.diff()
-            _check_room(where, grown, 0, room, paged)
-        if rotary_cos is not None and rotary_sin is not None:
-            turned_from = (lengths if rotary_seqlens is None else rotary_seqlens).long()
-            new_k = _turned(new_k[None], rotary_cos, rotary_sin, (turned_from[of] + place)[None], rotary_interleaved)[0]
-            moves = causal or window is not None or chunk
-            at = turned_from[of_q] + (in_q if moves else 0)
-            q = _turned(q.reshape(1, -1, *q.shape[-2:]), rotary_cos, rotary_sin, at[None], rotary_interleaved)[0].view(q.shape)
-        at = lengths.long()[of] + place
-        if page_table is None:
-            cells = rows[of], at
-        else:
-            page = k_cache.shape[1]
-            cells = page_table[rows[of], torch.div(at, page, rounding_mode="floor")].long(), at % page
-        k_cache[cells], v_cache[cells] = new_k, new_v
-        lengths = grown
-    q, scales = _of_8_bits(q if cu_seqlens_q is None else padded(q, cu_seqlens_q, max_seqlen_q), q_descale), (k_descale, v_descale)
+    cache = _Cache(k_cache, v_cache, page_table, None if cache_batch_idx is None else cache_batch_idx.long(), room)
+    lengths = _lengths(cache_seqlens, new, cache, q.shape[0] if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1, q.device)
+    window, of_q = _window(causal, window_size), _places(q, cu_seqlens_q)
+    q, lengths = _append(new, q, of_q, bool(causal or window is not None or chunk), cache, lengths)
+    if cu_seqlens_q is not None:
+        q, qv = (t if t is None else padded(t, cu_seqlens_q, max_seqlen_q) for t in (q, qv))
+    q, listed = _of_8_bits(q, q_descale), packed or qv is not None or cache_leftpad is not None or bool(chunk)
+    k_cache, v_cache, pages = _read(cache, listed, (k_descale, v_descale))
     options: Any = {"is_causal": causal and window is None, "scale": softmax_scale, "window": window, "layout": "blhd", "softcap": _cap(softcap)}
     options["sink"] = s_aux
-    table = page_table if page_table is None or cache_batch_idx is None else page_table[rows]
-    listed = cache_leftpad is not None or chunk or cu_seqlens_q is not None or qv is not None
-    if table is not None and (listed or k_cache.dtype in _IN_8_BITS):
-        k_cache, v_cache = (t[table.long()].flatten(1, 2) for t in (k_cache, v_cache))
-        table = None
-    elif cache_batch_idx is not None and table is None:
-        k_cache, v_cache = k_cache[rows], v_cache[rows]
-    k_cache, v_cache = (_of_8_bits(t, s) for t, s in zip((k_cache, v_cache), scales))
     if not listed:
-        o, lse = _by_parts(lambda v: attention_with_cache(q, k_cache, v, lengths, table, return_lse=True, **options), v_cache)
+        o, lse = _by_parts(lambda v: attention_with_cache(q, k_cache, v, lengths, pages, return_lse=True, **options), v_cache)
     else:
         none = torch.zeros_like(lengths)
-        new = none + q.shape[1] if cu_seqlens_q is None else cu_seqlens_q.diff()
-        parts = _lists((none, none), (new, lengths), (none + q.shape[1], none + room), chunk, room, cache_leftpad)
+        rows = none + q.shape[1] if cu_seqlens_q is None else cu_seqlens_q.diff()
+        skipped = None if cache_leftpad is None else torch.minimum(cache_leftpad, lengths)  # where all is padding, no key is seen
+        parts = _lists((none, none), (rows, lengths), (none + q.shape[1], none + room), chunk, room, skipped)
         cu_q, cu_k = _closed(parts, (q.shape[1], room))
         if qv is not None:
-            qv = qv if cu_seqlens_q is None else padded(qv, cu_seqlens_q, max_seqlen_q)
             o, lse = attention_with_qv(q, qv, k_cache, v_cache, cu_q, cu_k, _sides(causal, window), softmax_scale, _cap(softcap), "attention_with_cache")
         else:
             options.update(align="bottom-right", cu_seqlens_q=cu_q, cu_seqlens_k=cu_k)
             o, lse = _by_parts(lambda v: attention(q, k_cache, v, return_lse=True, **options), v_cache)
-    if cu_seqlens_q is not None:
-        o, lse = o[of_q, in_q], lse[of_q, :, in_q].transpose(0, 1)
+    if packed:
+        o, lse = o[of_q], lse.transpose(1, 2)[of_q].T
     return (o, lse, o.new_empty((0,), dtype=torch.float32), o.new_empty((0,), dtype=torch.float32)) if return_softmax_lse else o
