@@ -59,6 +59,19 @@ class GenerationTest(Base):
                     self.assertLess((a - b).abs().max().item(), 1e-4)
 
     @unittest.skipIf(OLD, "its masks do not say what they are made from")
+    def test_an_encoders_padding_that_is_cut(self):
+        """generate() cuts an encoder's padding to the first chunk of the decoder's prompt: its one column is read for every key, as sdpa reads it."""
+        settings = dict(vocab_size=300, d_model=64, d_kv=16, d_ff=128, num_layers=2, num_heads=4, decoder_start_token_id=0, pad_token_id=0, eos_token_id=2)
+        eager, ours = self.twins("T5", "T5ForConditionalGeneration", settings)
+        if not hasattr(eager.generation_config, "prefill_chunk_size"):
+            self.skipTest(f"transformers {transformers.__version__} takes a prompt at once")
+        tokens, real = torch.randint(3, 300, (2, 12), generator=torch.Generator().manual_seed(3)), torch.ones(2, 12, dtype=torch.long)
+        real[1, :4] = 0
+        asked = dict(input_ids=tokens, attention_mask=real, max_new_tokens=6, do_sample=False, eos_token_id=None, prefill_chunk_size=3, disable_compile=True)
+        eager.set_attn_implementation("sdpa")
+        self.assertTrue(torch.equal(ours.generate(**asked), eager.generate(**asked)))
+
+    @unittest.skipIf(OLD, "its masks do not say what they are made from")
     def test_compiled_decoding_is_compiled_once(self):
         """Padding grows by each token, and a mask that compiled code makes of it was compiled for each of its lengths."""
         if not hasattr(transformers, "CompileConfig") or not hasattr(transformers.CompileConfig(), "_compile_all_devices"):

@@ -101,8 +101,8 @@ def _passes(
     batch, len_q, heads, _ = q.shape
     of_a_row = batch * heads * k.shape[1]
     if batch > 1 and of_a_row > _SCORES:
-        halves = zip(*(t.split([batch // 2, batch - batch // 2]) for t in (q, qv, k, v, cu_q, cu_k)))
-        os, lses = zip(*(_passes(*half, sides, scale, softcap) for half in halves))
+        halves = [t.split([batch // 2, batch - batch // 2]) for t in (q, qv, k, v, cu_q, cu_k)]
+        os, lses = zip(*(_passes(q, qv, k, v, cu_q, cu_k, sides, scale, softcap) for q, qv, k, v, cu_q, cu_k in zip(*halves)))
         return torch.cat(os), torch.cat(lses)
     dtype = q.dtype
     differentiated = torch.is_grad_enabled() and any(t.requires_grad for t in (q, qv, k, v))

@@ -355,6 +355,8 @@ def attend(
 ):  # fmt: skip
     """transformers' attention interface: query [batch, heads, len, head_dim]; the result is [batch, len, heads, head_dim]."""
     attention_mask = _of_chosen_keys(module, query, key, attention_mask, kwargs)
+    if isinstance(attention_mask, Mask) and attention_mask.shape[-1] == 1 < key.shape[2]:  # generate(prefill_chunk_size=…) cuts an encoder's padding
+        attention_mask = attention_mask.as_tensor().expand(-1, -1, -1, key.shape[2])  # as eager attention reads it
     if isinstance(attention_mask, Mask) and attention_mask.shape[-1] < key.shape[2]:
         raise ValueError(f"attn_implementation='headroom': {type(module).__name__} has {key.shape[2]} keys and a mask of {attention_mask.shape[-1]}: it "
                          "adds keys that only a mask tensor can describe: use attn_implementation='eager'")  # fmt: skip
