@@ -90,7 +90,7 @@ Tensor view(const headroom_tensor& t, const char* name) {
   return out;
 }
 
-std::size_t reach(const Tensor& t) {  // of a view that view() let through: no stride is negative, and nothing overflows
+std::size_t reach(const Tensor& t) {  // a view that view() let through has no negative stride, and nothing overflows
   if (!t || t.count() == 0) return 0;
   std::size_t last = 0;
   for (int i = 0; i < t.shape.rank; ++i) last += std::size_t(t.shape[i] - 1) * std::size_t(t.stride[std::size_t(i)]);

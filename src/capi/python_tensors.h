@@ -17,7 +17,7 @@ struct Given {
   Ref empty_like, new_empty_strided;  // results are torch's own, so that its allocator knows of every use
   Ref grad_is_enabled;
   Ref ambient;  // functions whose answers must be those of the time when a form was kept: modes, transforms, threads, ...
-  Ref apply;    // of the autograd.Function whose forward and backward are in python_attention.cpp
+  Ref apply;    // apply of the autograd.Function in python_attention.cpp
   Ref learn;    // (settled, d_o, q, k, v, o, lse, random): what backward needs for tensors with such strides, or None
   Ref general;  // (settled, saved, d_o, dlse): backward in Python
   Ref failed;   // (status): raises
@@ -55,7 +55,7 @@ bool read_all(const std::array<Object*, n>& from, std::array<Read, n>& to) {
 bool aligned(std::span<const Read> tensors);  // to what kernels of a GPU load at once
 
 struct Output {
-  long long like = -1;  // which of the tensors at hand has its shape and strides: empty_like is the cheapest call that makes a tensor
+  long long like = -1;  // the tensor at hand that has its shape and strides: empty_like is the cheapest call that makes a tensor
   Ref shape, stride;    // if there is none
 };
 Output output_of(Object* said);  // (like, shape, stride), as Python says it

@@ -228,7 +228,7 @@ std::string instead_of(const CLI::App& app, const std::string& option) {
       Instead{"--activation-checkpointing", "--keep", "--keep input is a checkpoint of each block"}};
   for (const Instead& one : instead)
     if (is_same_word(one.option, option) && knows(app, std::string(one.needs))) return std::string(one.say);
-  const bool starts_programs = app.get_option_no_throw("command");  // whose own option it may be
+  const bool starts_programs = app.get_option_no_throw("command");  // it may be that program's option
   if (is_same_word("--seed", option) && !starts_programs) return "this command draws no random numbers";
   if (is_same_word("--qlora", option) && knows(app, "--base")) return "QLoRA is --lora RANK --base 4bit";
   constexpr std::array chosen{"--fsdp",

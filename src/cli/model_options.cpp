@@ -116,7 +116,7 @@ Device account_device(const Common& common, std::optional<std::uint64_t> memory)
   Device d = device_described("h200");
   if (!memory) return d;
   d.name = fmt::format("a GPU of {} (else as an {})", bytes_in_words(double(*memory)), d.name);
-  d.memory_bytes = d.total_bytes = *memory + overhead_of(d).beside.driver_keeps_bytes;  // of which its driver lends what was asked
+  d.memory_bytes = d.total_bytes = *memory + overhead_of(d).beside.driver_keeps_bytes;  // its driver lends of that what was asked for
   return d;
 }
 

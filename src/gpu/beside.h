@@ -41,7 +41,7 @@ void destroy(C* at) {
 struct Failure {
   // What is thrown again: an Error, std::bad_alloc, what the callback threw, std::logic_error, and for any other std::runtime_error.
   enum class Kind : std::uint8_t { error, no_memory, callback, logic_error, runtime_error } kind;
-  Code code = Code::cuda;  // of an Error: it, and where it was thrown
+  Code code = Code::cuda;  // an Error's code, and where it was thrown
   const char* file = "";
   int line = 0;
   std::string text = {};

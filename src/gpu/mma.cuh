@@ -19,7 +19,7 @@ __device__ __forceinline__ int same_in_warp(int x) { return __shfl_sync(~0u, x, 
 // 8 rows (chunk ^= row % 8). That is what TMA writes with the 128-byte swizzle. Panels start on 1024 bytes.
 __host__ __device__ constexpr int panel_bytes(int rows) { return rows * 128; }
 
-enum class Major { k, mn };  // which dimension of the operand is contiguous: the summed one, or the other one
+enum class Major { k, mn };  // the operand's contiguous dimension: the summed one, or the other one
 
 // The 64-bit operand descriptor:  0–13 start/16 · 16–29 leading offset/16 · 32–45 stride offset/16 · 49–51 base offset (0: 1024-aligned)
 // · 62–63 swizzle (1 = 128 B).  Stride offset: from one group of 8 rows to the next, 1024 B in a panel.

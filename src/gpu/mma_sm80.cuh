@@ -38,7 +38,7 @@ __device__ __forceinline__ void load_blocks(std::uint32_t (&r)[4], std::uint32_t
                : "r"(row)
                : "memory");
 }
-__device__ __forceinline__ void load_blocks_transposed(std::uint32_t (&r)[4], std::uint32_t row) {  // of 16-bit values
+__device__ __forceinline__ void load_blocks_transposed(std::uint32_t (&r)[4], std::uint32_t row) {  // 16-bit values
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                : "r"(row)
@@ -54,7 +54,7 @@ __device__ __forceinline__ std::uint32_t round_bits(std::uint32_t x) {  // fp32 
   return r;
 }
 template <class T, int n>
-__device__ __forceinline__ void round(std::uint32_t (&r)[n]) {  // of values loaded without conversion
+__device__ __forceinline__ void round(std::uint32_t (&r)[n]) {  // values that were loaded without conversion
   if constexpr (std::is_same_v<T, float>)
 #pragma unroll
     for (auto& x : r) x = round_bits(x);

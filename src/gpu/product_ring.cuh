@@ -10,7 +10,7 @@ constexpr int pair_blocks = 2;  // a cluster: blocks one above the other, which 
 constexpr int multipliers = 8;  // warps
 
 template <int columns>
-using LeftTile = char[2][columns / 64][panel_bytes(64)];  // of each group of four multipliers: panels of 64 rows and 64 columns
+using LeftTile = char[2][columns / 64][panel_bytes(64)];  // one for each group of four multipliers: panels of 64 rows and 64 columns
 
 template <int stages>
 struct Rings {  // empty: of both blocks, which fetch for each other; out: the tile left, between multipliers and its users

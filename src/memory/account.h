@@ -50,7 +50,7 @@ struct Symbol {
   std::int64_t probe, value;
 };
 std::string formula_of(const Shape& probe, const Shape& shape, std::size_t element_bytes, std::span<const Symbol>);
-std::string formula_of_several(std::size_t count, const std::string& of_one);  // of equal tensors: "2 × B·N·4 = 2 × 8·64·4"
+std::string formula_of_several(std::size_t count, const std::string& of_one);  // for equal tensors: "2 × B·N·4 = 2 × 8·64·4"
 
 // Components that differ only in their block ("block 3 q", "block 4 q") become one.
 std::vector<Component> blocks_together(const std::vector<Component>&);

@@ -12,7 +12,7 @@ struct Args {
   const float* sums;
   float* out;
   int count, width;
-  std::int64_t stride;  // of a part
+  std::int64_t stride;  // from a part to the next
   bool add;
 };
 

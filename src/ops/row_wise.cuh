@@ -41,10 +41,10 @@ constexpr int depth_of() {
 template <class T, class Row, int tensors, bool apart = false>
 using Rows = RowsAhead<T, Row, tensors, depth_of<T, Row>(), apart>;
 
-using Room = float[2][32];  // of the block's sums, used in turn, so that one barrier a sum is enough
+using Room = float[2][32];  // for the block's sums, used in turn, so that one barrier a sum is enough
 
 template <class Row>
-struct Weights {  // of a thread's columns, the same for every row
+struct Weights {  // a thread's columns of the weight, the same for every row
   float at[Row::pieces][Row::vec];
   __device__ Weights(const float* from, int width) {
     Row::each(width, [&](int k, int i) {

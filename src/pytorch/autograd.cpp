@@ -73,7 +73,7 @@ class Walk {
     known_.emplace_back();
     return true;
   }
-  Known& operator[](const Node* n) { return known_[place_of(n).known]; }  // of one that was added
+  Known& operator[](const Node* n) { return known_[place_of(n).known]; }  // n was added before
 
  private:
   struct Place {

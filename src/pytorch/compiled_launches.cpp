@@ -57,7 +57,7 @@ struct Compiled::Given {
     elementwise(of_hidden(), 6 * low * of_hidden());
     gradients({s.ffn, s.width}), gradients({s.ffn, s.width});
     sums(of_stream(), of_stream() * (3 * wide + 3 * low));        // both parts of the gradient through the norm
-    to.kernel(Kernel::norm_weights, s.width, low * of_stream());  // of the norm's weights
+    to.kernel(Kernel::norm_weights, s.width, low * of_stream());  // the norm's weights
     gradients({s.width, all});
     attention(true);
     elementwise(of_heads(), 2 * low * of_heads());

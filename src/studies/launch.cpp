@@ -42,7 +42,7 @@ std::atomic<int> launched_child = 0, launched_asked = 0;  // a handler runs in w
 static_assert(std::atomic<int>::is_always_lock_free);     // others are not safe in a handler
 
 extern "C" void hand_on(int signal, siginfo_t* about, void*) {
-  const int before = errno;  // of the call that the signal met
+  const int before = errno;  // the errno of the call that the signal met
   launched_asked = signal;
   if (launched_child > 0 && about->si_code <= 0) kill(pid_t(launched_child), signal);  // from a program, not from the kernel
   errno = before;
@@ -196,7 +196,7 @@ Ended watched_to_its_end(const Launch& l) {
   Pipe pipe(bool(l.output));
   const pid_t child = started(l, arguments.data(), environment.data(), pipe);
   pipe.write = {};
-  if (launched_asked) kill(child, launched_asked);  // who asked before there was a child means it, too
+  if (launched_asked) kill(child, launched_asked);  // a signal from before the child began is for the child, too
   int status = 0;
   rusage used{};
   std::optional<Clock::time_point> asked_to_end;

@@ -5,10 +5,10 @@
 
 namespace headroom::engine {
 
-double ceiling_ms(const OpCall&, const Recipe&, const Ceilings&, int units);  // of one call; units 0: a CPU
+double ceiling_ms(const OpCall&, const Recipe&, const Ceilings&, int units);  // one call's; units 0: a CPU
 
-double share_of_copy_rate(double words);  // that a loss over rows of so many words reaches
-constexpr double fitted_words = 50304;    // of the models from which a loss's factor is fitted
+double share_of_copy_rate(double words);  // what a loss over rows of so many words reaches
+constexpr double fitted_words = 50304;    // words of the models to which a loss's factor is fitted
 // A capped loss: for each operation that its formula counts, the kernel takes as long as so many (106 us of 4096 x 10 000 logits, 377 of 1024 x 151 936).
 constexpr double operations_of_capped_loss = 9.6;
 

@@ -15,7 +15,7 @@ struct Expected {
   double ms = 0, low_ms = 0, high_ms = 0;
   std::string by;        // what the interval stands on, where it is more than the card's own steps in this precision
   double longer = 1;     // what computes takes so much longer, because the step's power holds the card's clock back
-  double begins_ms = 0;  // of the step, beside its ops
+  double begins_ms = 0;  // the step's beginning, beside its ops
   double waits_ms = 0;   // for other ranks and the host
 };
 
@@ -24,7 +24,7 @@ struct OpTimes {
   Efficiency efficiency;
   Ceilings ceilings;                       // the rooflines'
   int units = 0;                           // a card's multiprocessors: products are tiles over them
-  std::optional<Efficiency> over_units{};  // of these units every kernel was timed (hopper.h): factors over that
+  std::optional<Efficiency> over_units{};  // factors over the times of hopper.h, for cards whose every kernel was timed
   double within = 1, wider = 1;            // how far its own steps lay from what others foretold, and what was not measured makes of that
   std::string by;
   bool by_other_precisions = false;  // no steps in this one were measured

@@ -12,7 +12,7 @@ bool has_slower_units(const Device&);  // by measured ceilings: an H20's, or a c
 
 struct Taken {
   double ms = 0;
-  double computes_ms = 0;  // of it: longer at a lower clock
+  double computes_ms = 0;  // the part that takes longer at a lower clock
   double joules = 0;       // beside what the card takes idle
 };
 Taken taken(const OpCall&, const Recipe&, double copy_bytes_per_s, int units);  // without op.times

@@ -38,7 +38,7 @@ constexpr std::array<Term, 11> terms{{{&Efficiency::product, 1.1, 0.5},
                                       {&Efficiency::update, 1, 0.005, 0.5},
                                       {&Efficiency::forward_op_ms, 0, 0.02},
                                       {&Efficiency::backward_op_ms, 0, 0.02}}};
-using Parts = std::array<double, terms.size()>;  // of each term so much
+using Parts = std::array<double, terms.size()>;  // how much of each term
 
 inline Which of(const OpCall& op, std::int64_t head_dim) {
   const bool backward = op.making == Making::gradients;

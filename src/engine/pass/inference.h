@@ -23,7 +23,8 @@ struct Generation {
   int gpus = 1;                  // the decoder is one rank's share of so many (share_of); their sums after each half are noted
   AttentionBy by = AttentionBy::heads;
 
-  std::int64_t sequences() const { return by == AttentionBy::sequences ? (batch + gpus - 1) / gpus : batch; }  // that this rank attends for
+  // How many sequences this rank attends for.
+  std::int64_t sequences() const { return by == AttentionBy::sequences ? (batch + gpus - 1) / gpus : batch; }
 };
 std::int64_t cached_positions(const SelfAttention&, const Generation&);  // positions of one sequence
 void run_inference(const Decoder&, const Generation&, Inference, Context&);

@@ -51,7 +51,7 @@ struct Updated {
   int parts = 1;
   std::int64_t apart = 0;              // elements from one part to the next
   Scaled as_is = {}, transposed = {};  // 8-bit copies, where they are kept
-  Tensor counts = {};                  // of those
+  Tensor counts = {};                  // what the copies counted (Store)
 };
 
 class Optimizer {

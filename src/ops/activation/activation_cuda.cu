@@ -10,7 +10,7 @@ namespace {
 
 constexpr int threads = 256;
 
-struct Bent {  // of one x: the function's value and its slope
+struct Bent {  // the function's value and its slope at one x
   float value, slope;
 };
 
@@ -23,7 +23,7 @@ __device__ Bent bent(Function f, float x) {  // every thread of a launch takes t
       return {x * s, s * (1 + x * (1 - s))};
     }
     case Function::gelu: {
-      const float below = 0.5f * (1 + erff(x * 0.70710678f));  // of the normal distribution
+      const float below = 0.5f * (1 + erff(x * 0.70710678f));  // the normal distribution's
       return {x * below, below + x * 0.39894228f * expf(-0.5f * x * x)};
     }
     case Function::gelu_tanh: {  // ½(1 + tanh u) is sigmoid(2u)

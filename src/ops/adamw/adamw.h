@@ -15,7 +15,7 @@ namespace headroom::adamw {
 
 enum Field : int { loss_scale, good_updates, updates, grad_norm, factor, skipped, rate, seed, state_size = 8 };
 
-inline constexpr double flops_of_element = 15;  // of an update, in its account
+inline constexpr double flops_of_element = 15;  // the FLOPs that an update counts
 
 struct Hyper {
   double lr = 1e-3;  // the caller passes it to set_rate

@@ -114,7 +114,7 @@ __global__ void adamw_prepare(const __grid_constant__ PrepareArgs a) {
 template <class T>
 struct Parameter {
   const void* grad;    // FP32, or narrow: T
-  std::int64_t apart;  // of the parts that the gradient is the sum of
+  std::int64_t apart;  // distance of the parts that add up to the gradient
   float *master, *m, *v;
   T* copy;              // or null
   std::uint16_t* rest;  // or null; else master is null

@@ -44,7 +44,7 @@ struct TileRoom {
   };
 };
 
-struct Found {                        // of a tile's halves
+struct Found {                        // what a tile's halves found
   std::uint32_t most[halves][warps];  // the largest magnitudes, as bits of bf16: of each warp's rows
   std::uint32_t finite[halves];       // where some are not finite: the largest of the others
   unsigned clipped, flushed, nan;     // in both copies
@@ -97,7 +97,7 @@ __device__ __forceinline__ void encode_half(const TiledParameter& t, Room& room,
     t.as_is_scale[std::int64_t(down) * t.as_is_apart + along] = scale;
     t.transposed_scale[std::int64_t(along) * t.transposed_apart + down] = scale;
   }
-  std::uint32_t left[own], other[own];  // of a row: four codes each
+  std::uint32_t left[own], other[own];  // a row's codes, four each
   std::uint32_t none_zero = 0x80808080u;
   const auto stored = [&](int i, std::uint32_t(&x)[Word::count]) {
     quantise::words_of(room.weights[rows_group * own + i][half * side / own + group], x);
@@ -204,7 +204,7 @@ __global__ void __launch_bounds__(threads, 2) adamw_step_tiles(const __grid_cons
   }
   if constexpr (codes) *held = scale;
 #pragma unroll
-  for (int step = 8; step; step /= 2) most = Word::max(most, __shfl_xor_sync(~0u, most, step));  // of 16 lanes: 128 columns
+  for (int step = 8; step; step /= 2) most = Word::max(most, __shfl_xor_sync(~0u, most, step));  // over 16 lanes: 128 columns
   if (lane % 16 == 0) found.most[lane / 16][warp] = max(most & 0xffffu, most >> 16);
   __syncthreads();
   std::uint32_t largest[halves];

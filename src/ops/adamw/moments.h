@@ -84,7 +84,7 @@ struct Noise {
     if (many < run && element % run != 0) bits[0] *= multiplier * multiplier * multiplier * multiplier;
     for (int e = 1; e < many; ++e) bits[e] = bits[e - 1] * multiplier;
   }
-  HEADROOM_CONVERT static std::uint32_t first(std::uint32_t bits) { return bits >> 16; }  // of the first moment, and of the second
+  HEADROOM_CONVERT static std::uint32_t first(std::uint32_t bits) { return bits >> 16; }  // the first moment's bits; the second's follow
   HEADROOM_CONVERT static std::uint32_t second(std::uint32_t bits) { return bits >> 4 & 0xffff; }
 };
 

@@ -18,7 +18,7 @@ struct NarrowParameter {
   std::int64_t apart;
   float* master;
   void *m, *v;               // bf16, or codes
-  float *m_scale, *v_scale;  // of codes
+  float *m_scale, *v_scale;  // scales of codes
   T* copy;
   std::uint16_t* rest;
   std::int64_t count, element;  // element: the first one's number in the parameter
@@ -250,7 +250,7 @@ __device__ __forceinline__ void step_blocks(const Numbers& k, const NarrowParame
   int i = warp * block, turn = 0;
   bring(i, 0);
   static_assert(piece_blocks == 32);
-  const std::uint64_t number = std::uint64_t(begin) / block + lane;  // of the block whose scales a lane has
+  const std::uint64_t number = std::uint64_t(begin) / block + lane;  // the block whose scales a lane has
   const bool there = codes && lane * block < n;
   const Scales before = there ? Scales{t.m_scale[number], t.v_scale[number]} : Scales{};
   const Common common(k, t);

@@ -8,14 +8,14 @@ namespace headroom::attention {
 
 struct Alibi {                         // one call's, as kernels receive it
   const float* slopes;                 // sets of [heads]; null: scores stay
-  std::int32_t heads;                  // of a set
+  std::int32_t heads;                  // in a set
   std::int32_t of_batch, of_document;  // sets from one row of the batch, or document, to the next
   std::int32_t ahead;                  // row i is at key i + ahead; with documents each has its own
   DocumentsArgs packed;                // without documents its count is 0
 
   struct Spot {
-    std::int32_t place;  // of a row: the key that it is at; of a key: the row that is there. Either may be one that does not exist
-    std::int32_t set;    // whose slopes hold
+    std::int32_t place;  // a row's: the key at its place; a key's: the row at its place. Either may not exist
+    std::int32_t set;    // the set of slopes
   };
   HEADROOM_HD Spot of_row(std::int32_t batch, std::int32_t row) const {
     const Document d = document(packed.cu_q, batch, row);
@@ -28,7 +28,7 @@ struct Alibi {                         // one call's, as kernels receive it
   HEADROOM_HD float slope(const Spot& spot, std::int32_t head) const {
     return slopes ? slopes[std::int64_t(spot.set) * heads + head] : 0.0f;
   }
-  HEADROOM_HD float fall(std::int64_t batch, std::int64_t head, std::int64_t row, std::int64_t key) const {  // of one score
+  HEADROOM_HD float fall(std::int64_t batch, std::int64_t head, std::int64_t row, std::int64_t key) const {  // what is taken from one score
     if (!slopes) return 0;
     const Spot spot = of_row(std::int32_t(batch), std::int32_t(row));
     const std::int64_t apart = spot.place - key;

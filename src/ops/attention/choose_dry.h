@@ -4,7 +4,7 @@
 
 namespace headroom::attention {
 
-std::string_view family_of(std::string_view wanted);  // of a variant, or the family itself; empty: there is no such word
+std::string_view family_of(std::string_view wanted);  // a variant's family, or the family itself; empty: no such word
 
 // As choose. An error also says what serves the problem in place of what was wanted.
 const Variant& choose_dry(const Problem&, const Device&, std::string_view wanted);

@@ -90,7 +90,7 @@ struct Dropping {  // for the CPU, which reads `random` itself; draws are the ca
   Dropout dropout;
   Draws draws;
 };
-inline float factor_of(const std::optional<Dropping>& d, std::int64_t pair, std::int64_t row, std::int64_t key) {  // of one probability
+inline float factor_of(const std::optional<Dropping>& d, std::int64_t pair, std::int64_t row, std::int64_t key) {  // a probability's
   if (!d) return 1;
   return d->draws.of_head(std::uint32_t(pair)).draw(std::uint32_t(row), std::uint32_t(key)) < d->dropout.below ? 0 : d->dropout.factor;
 }

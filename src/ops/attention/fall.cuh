@@ -4,7 +4,7 @@
 
 namespace headroom::attention {
 
-struct Fall {  // of the scores of one row, or of one key
+struct Fall {  // what ALiBi takes from the scores of one row, or of one key
   float slope;
   int place;
   template <bool rows_are_keys>

@@ -14,7 +14,7 @@ struct SinkRows {
   std::int64_t padded;
   bool in_sixteens;                    // flash_sm90's layout: stat_at of sm90/bwd_rows.cuh
   const RowTile* row_tiles = nullptr;  // where they lie by row tiles of documents (document_tiles.h),
-  int of_tile = 0;                     // of so many rows
+  int of_tile = 0;                     // rows of a tile
 };
 inline SinkRows without_keys(const Problem& p, const Backward& t) {  // Δ is what arrives through LSE alone
   return {.delta = t.dlse ? t.dlse.as<float>() : nullptr, .sign = -1, .padded = p.len_q, .in_sixteens = false};

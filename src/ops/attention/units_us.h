@@ -9,7 +9,7 @@ namespace headroom::attention {
 // The numbers of each kernel were fitted to kernels of an H100 and an H200 (bench/lab/kernel_times.md), which take equally long.
 struct WalkedBlocks {
   double begin, alone, full, tile;  // us; us a key
-  int rows;                         // of a block
+  int rows;                         // a block's
   double of_group = 0;              // backward: the share of its work that walks the rows of all query heads of a key head
 };
 double walk_us(const Problem&, const WalkedBlocks&, int units, double sequences = 0);  // 0: the problem's batch

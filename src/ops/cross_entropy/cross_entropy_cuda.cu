@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(threads) cross_entropy_rows(const __grid_const
       if (const int i = (k * threads + int(threadIdx.x)) * vec; i < a.vocab) f(v[k], i);
   };
   [[maybe_unused]] const float by = caps ? 1 / a.softcap : 1, cap = caps ? a.softcap : 1;
-  each([&](auto& piece, int i) {  // of capped rows the tanhs
+  each([&](auto& piece, int i) {  // capped rows: the tanhs
     piece = widened(load<vec>(x + i));
     if constexpr (caps) piece = tanhs(piece, by);
   });

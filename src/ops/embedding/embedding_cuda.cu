@@ -55,8 +55,8 @@ struct SortArgs {
 // embedding_bwd_sort — one block: counts rows per word, sums the counts, and puts each row among its word's rows in any order; for as many words of the
 // vocabulary at a time as fit in shared memory.
 __global__ void __launch_bounds__(sorting_threads) embedding_bwd_sort(const __grid_constant__ SortArgs a) {
-  extern __shared__ int total[];  // of each warp
-  int* counts = total + 32;       // of the words from `low` on; then where the next row of a word is put
+  extern __shared__ int total[];  // each warp's
+  int* counts = total + 32;       // how often each word from `low` on occurs; then where the next row of a word is put
   const int thread = int(threadIdx.x), lane = thread % 32, warp = thread / 32;
   int below = 0;  // rows of the words before `low`
   for (int low = 0; low < a.vocab; low += a.words) {

@@ -14,7 +14,7 @@ Support supports(const Sizes& s, DType type, const Device& d) {
   if (type != DType::bf16) return Support::no(fmt::format("it is written for bf16, not {}", name_of(type)));
   if (s.terms % 8 || s.width % 8)
     return Support::no(fmt::format("8 must divide the width and the terms of a sum; they are {} and {}", s.width, s.terms));
-  constexpr std::int64_t side = 256;  // of the tiles of two blocks
+  constexpr std::int64_t side = 256;  // a tile of two blocks has this side
   if (2 * ceil_div(s.rows, side) * ceil_div(s.width, side) < d.units)
     return Support::no(fmt::format("{} x {} are fewer tiles than {} has multiprocessors", s.rows, s.width, d.name));
   return {};

@@ -15,7 +15,7 @@
 namespace headroom::gated_product {
 
 using T = __nv_bfloat16;
-constexpr int tile_rows = 128, tile_columns = 256, depth = 64, stages = 3, threads = 384;  // of a block; depth: of the sum, of a stage
+constexpr int tile_rows = 128, tile_columns = 256, depth = 64, stages = 3, threads = 384;  // a block's; depth: terms of a sum in a stage
 constexpr int users = 3;                                                                   // warps that use the tile left
 
 struct Shared {
@@ -34,9 +34,9 @@ struct Args {
 };
 
 struct Tile {
-  int row, column;  // of this block; column: channel
+  int row, column;  // this block's; column: channel
 };
-template <int channels>  // of pairs: a column of tiles after the other, so that L2 serves B to all rows
+template <int channels>  // one column of tiles after the other, so that L2 serves B to all rows
 __device__ __forceinline__ Tile tile_of(const Args& a, int number, int rank) {
   const int high = ceil_div(a.rows, tile_rows * pair_blocks);
   return {(number % high * pair_blocks + rank) * tile_rows, number / high * channels};

@@ -5,7 +5,7 @@
 
 namespace headroom::product_update {
 
-struct Part {            // of a tile's sum
+struct Part {            // a part of a tile's sum
   int tile, begin, end;  // steps of its tokens; past the last one for a tile as a whole
 
   constexpr bool any() const { return begin < end; }
@@ -37,7 +37,7 @@ struct Deal {
     while (turn < turns() && completed(turn) < 0) turn += stride;
     return turn;
   }
-  constexpr int first_sharer(int tile) const {  // of a shared tile; the others follow it
+  constexpr int first_sharer(int tile) const {  // the first block that shares the tile; the others follow it
     return (((tile - whole) * steps + 1) * sharers - 1) / (shared * steps);
   }
 };

@@ -88,14 +88,14 @@ Cost cost_of(std::span<const Item> all) {
   return c;
 }
 
-constexpr double us_a_token = 0.0095;  // of a round of tiles of 128 x 256 (bench/lab/kernel_times.md)
+constexpr double us_a_token = 0.0095;  // for a round of tiles of 128 x 256 (bench/lab/kernel_times.md)
 
 // Tiles are dealt as for this many clusters, an H100 SXM's or H200's, on every card: the bits follow from it.
 constexpr int clusters = 66;
 
 // The tiles of the last round are shared where that saves more than handing on sums takes.
 Deal deal_of(std::span<const Item> all) {
-  constexpr int most_parts = 4;  // of a tile, on average: each adds a sum to read
+  constexpr int most_parts = 4;  // a tile's average: each part adds a sum to read
   constexpr double handing_on_us = 8;
   Deal d;
   std::int64_t tokens = all.empty() ? 0 : all[0].tokens();

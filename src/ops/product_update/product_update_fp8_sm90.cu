@@ -65,7 +65,7 @@ __device__ __forceinline__ void fetch(const Args& a, Shared& s, const Walker& wa
 // ---- warps that multiply -------------------------------------------------------------------------------------------
 template <class OfDy, bool along_tokens, class Moments>
 __device__ __forceinline__ void multiply(const Args& a, Shared& s, const Walker& walk, int group) {
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, row_here = group * 64 + warp * 16 + lane / 4;  // of X
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, row_here = group * 64 + warp * 16 + lane / 4;  // row of X
   const Descriptors words(&s);
   const auto offset = [&](const void* p) { return int(static_cast<const char*>(p) - reinterpret_cast<const char*>(&s)); };
   Turn<stages> turn;

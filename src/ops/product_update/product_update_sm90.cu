@@ -14,14 +14,14 @@ namespace headroom::product_update {
 namespace {
 
 using T = __nv_bfloat16;
-constexpr int tile_m = 128, tile_n = 256, depth = 64, stages = 3, threads = 384;  // of a block; depth: tokens of a stage
+constexpr int tile_m = 128, tile_n = 256, depth = 64, stages = 3, threads = 384;  // a block's; depth: tokens a stage
 constexpr int updaters = 3, at_once = 2;  // warps; times two runs of weights that a lane updates together
 constexpr int panel = panel_bytes(depth);
 static_assert(tile_m * cluster == tile_side && tile_n == tile_side && depth == step_tokens && multipliers * cluster == warps_of_a_tile);
 static_assert(tile_n / 2 * 32 == sums_of_a_warp);
 
 struct Args : ArgsOf<Weight> {
-  float* sums;  // of parts, [sharer, warp of a tile, sum / 4, lane, sum % 4]
+  float* sums;  // the parts' sums, [sharer, warp of a tile, sum / 4, lane, sum % 4]
   int* ready;   // [sharer, warp of a tile]: whether they are there; 0 before and after a launch
 };
 using Tile = TileOf<Weight>;

@@ -14,12 +14,12 @@
 
 namespace headroom::product_update {
 
-constexpr int cluster = pair_blocks;  // of the weight's rows; what both read is X
+constexpr int cluster = pair_blocks;  // blocks share rows of the weight; both read X
 
 struct Weight {
   Map dy, x;
   void *m, *v;               // as a launch's Moments have them
-  float *m_scale, *v_scale;  // of 8-bit ones
+  float *m_scale, *v_scale;  // scales of 8-bit moments
   std::uint32_t parameter;
   bf16* upper;
   std::uint16_t* rest;
@@ -113,7 +113,7 @@ struct Rows {  // rows of a tile that a warp updates together; a lane has n time
   }
   static __device__ __forceinline__ Four* four(void* of, std::int64_t o) { return reinterpret_cast<Four*>(static_cast<Number*>(of) + o); }
   template <class W>
-  static __device__ __forceinline__ std::int64_t block_of(const TileOf<W>& t, int row) {  // of 256 columns
+  static __device__ __forceinline__ std::int64_t block_of(const TileOf<W>& t, int row) {  // the number of a row's block of 256 columns
     return (std::int64_t(t.row + row) * t.w->columns + t.column) / adamw::moments_block;
   }
   template <class W>

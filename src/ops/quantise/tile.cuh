@@ -36,7 +36,7 @@ struct Args {
 // Magnitudes of neighbours in a 32-bit word: two of a 16-bit type, one of FP32. They order as their bits do.
 template <class T>
 struct Word {
-  static constexpr int holds = 4 / int(sizeof(T)), count = own / holds;  // of a thread's row
+  static constexpr int holds = 4 / int(sizeof(T)), count = own / holds;  // in a thread's row
   using Lane = std::conditional_t<sizeof(T) == 2, std::uint16_t, std::uint32_t>;
   static constexpr std::uint32_t infinity = std::is_same_v<T, float> ? 0x7f800000u : Bits<T>::mantissa == 7 ? 0x7f80u : 0x7c00u;
 
@@ -86,7 +86,7 @@ struct Word {
     else
       return widen(T{std::uint16_t(row[j / 2] >> 16 * (j % 2))});
   }
-  static __device__ std::uint32_t wide(std::uint32_t m) {  // of one, as FP32
+  static __device__ std::uint32_t wide(std::uint32_t m) {  // one maximum as FP32
     if constexpr (std::is_same_v<T, float>)
       return m;
     else
@@ -134,7 +134,7 @@ struct Stored {
 };
 
 template <class T>
-struct SwigluProduct {  // of x = gate and up beside each other, rounded to T as swiglu_fwd stores it
+struct SwigluProduct {  // from x = gate and up beside each other, rounded to T as swiglu_fwd stores it
   static constexpr int tiles = 1;
   static __device__ void row(const Args<T>& a, std::int64_t row, int column, std::uint32_t (&to)[1][Word<T>::count]) {
     const T* gate = a.x + row * 2 * a.columns + column;
@@ -155,7 +155,7 @@ struct SwigluProduct {  // of x = gate and up beside each other, rounded to T as
 };
 
 template <class T>
-struct SwigluGradient {  // of x = gate and up beside each other and of dact, as swiglu_bwd stores it: one tile of gate's half, one of up's
+struct SwigluGradient {  // from x = gate and up beside each other and dact, as swiglu_bwd stores it: a tile of gate's half, one of up's
   static constexpr int tiles = 2;
   static __device__ void row(const Args<T>& a, std::int64_t row, int column, std::uint32_t (&to)[2][Word<T>::count]) {
     const int half = a.columns / 2;
@@ -185,7 +185,7 @@ struct SwigluGradient {  // of x = gate and up beside each other and of dact, as
 };
 
 template <class T>
-struct Normed {  // of x, weight and rstd, rounded to T as rmsnorm_fwd stores it
+struct Normed {  // from x, weight and rstd, rounded to T as rmsnorm_fwd stores it
   static constexpr int tiles = 1;
   static __device__ void row(const Args<T>& a, std::int64_t row, int column, std::uint32_t (&to)[1][Word<T>::count]) {
     Pack<float, own> y = widened(load<own>(a.x + row * a.columns + column));

@@ -27,7 +27,7 @@ __device__ void find_maxima(const Place8& at, Tile<T>& t, Room<T>& room) {
   for (int w = 0; w < W::count; ++w) t.special = t.special || W::any_infinite(of_columns[w]);
   if (t.special) measure([](std::uint32_t w) { return W::finite(W::magnitude(w)); });
   constexpr int row_words = own / W::holds;
-  std::uint32_t rows[row_words];  // of a 16-bit type, two in a word
+  std::uint32_t rows[row_words];  // a 16-bit type has two in a word
 #pragma unroll
   for (int i = 0; i < row_words; ++i) {
     if constexpr (W::holds == 2)

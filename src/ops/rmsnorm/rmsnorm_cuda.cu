@@ -26,7 +26,7 @@ struct ForwardArgs {
   std::int64_t rows;
   int width;
   float eps;
-  std::int64_t strides[2], y_stride;  // of x and the residual, and of y
+  std::int64_t strides[2], y_stride;  // x's, the residual's; y's
 };
 
 // rmsnorm_fwd — blocks take rows in turn.
@@ -80,7 +80,7 @@ struct BackwardArgs {
   int width;
   float per_width;  // 1 / width
   bool add;
-  std::int64_t strides[3];  // of x, dy and dx
+  std::int64_t strides[3];  // x's, dy's, dx's
 };
 
 // rmsnorm_bwd — one block per part, row after row.
@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(most_threads) rmsnorm_bwd(const __grid_constan
   constexpr bool kept = Row::own <= 8;  // both stay in FP32 registers between the two passes over the row
   Pack<float, vec> x[kept ? Row::pieces : 1], dy[kept ? Row::pieces : 1];
   const bool adds = a.add;
-  float roots = 0;  // of 32 rows, one a lane
+  float roots = 0;  // 32 rows', one a lane
   T* dx = a.dx + begin * dx_stride;
   for (int turn = 0; rows.more(); rows.next(), ++turn, dx += dx_stride) {
     if (turn % 32 == 0) roots = a.rstd[min(rows.row() + threadIdx.x % 32, end - 1)];

@@ -12,7 +12,7 @@ namespace headroom::rope {
 
 enum class Turn : std::uint8_t { forward, back };
 
-Support supports(std::int64_t dim);  // of a head's elements that turn; a dry run counts what it refuses
+Support supports(std::int64_t dim);  // dim: elements of a head that turn; a dry run counts what it refuses
 void fill(const Tensor& table, double theta, Context&, std::int64_t first = 0);  // for positions from the first one on
 std::vector<float> table_of(const Frequencies&, std::int64_t len);               // the contents of a table of scaled positions: [len, dim]
 void rotate(const Tensor& x, const Tensor& table, Turn, Context&, const Tensor& positions = {});

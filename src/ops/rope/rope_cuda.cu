@@ -15,7 +15,7 @@ template <class T>
 struct Args {
   T* x;
   const float* table;
-  const int* positions;  // of every row; null: its number in its sequence
+  const int* positions;  // every row's; null: its number in its sequence
   std::int64_t len, batch_stride, row_stride, head_stride;
   int heads, half, pieces;  // pieces of half a head
   float sign;

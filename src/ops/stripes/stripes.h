@@ -20,7 +20,8 @@ struct Stripes {
 
   std::int64_t len() const { return 2 * ranks * rows; }
   std::int64_t rows_of_rank() const { return batch * 2 * rows; }
-  std::int64_t number(int rank, int which) const { return which == 0 ? rank : 2 * ranks - 1 - rank; }  // of a rank's first or second
+  // The number of a rank's first or second stripe.
+  std::int64_t number(int rank, int which) const { return which == 0 ? rank : 2 * ranks - 1 - rank; }
   std::int64_t first_token(int rank, int which) const { return number(rank, which) * rows; }
 
   HEADROOM_STRIPES_HD std::int64_t by_rank(std::int64_t sequence, std::int64_t token) const {  // the row where it lies

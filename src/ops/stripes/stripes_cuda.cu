@@ -23,7 +23,7 @@ __device__ T* at(const Rows& r, std::int64_t row, std::int64_t column) {
 
 struct Args {
   Rows from, to;
-  std::int64_t count, pieces;  // of all rows together, and of one row
+  std::int64_t count, pieces;  // pieces: count in all rows together, pieces in one row
   std::int64_t tokens;         // add_by_rank: of each sequence, the first
   Stripes stripes;
   int parts;

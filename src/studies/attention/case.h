@@ -11,7 +11,7 @@
 
 namespace headroom::studies {
 
-enum class Passes : std::uint8_t { forward, backward, both };  // which are measured; backward needs a forward before it
+enum class Passes : std::uint8_t { forward, backward, both };  // the passes that are measured; backward needs a forward before it
 
 struct AttentionTensors {
   attention::Forward fwd;

@@ -66,7 +66,7 @@ struct ProgramAccount {
   std::optional<Fraction> fraction{};         // share of the card's memory that PyTorch may reserve
   std::optional<dry::Spread> spread{};        // these peaks with segments at other addresses
   bool addresses_matter = false;              // the effect of addresses is unknown
-  std::uint64_t threads = 1;                  // that trained at once
+  std::uint64_t threads = 1;                  // threads that trained at once
   std::optional<dry::Needs> before_update{};  // until an optimizer first stepped, where a card may skip all of the program's steps
 };
 
@@ -99,7 +99,7 @@ struct ProcessStory {
   std::string end;                           // why the observer ended the program; empty: it did not
   bool waits = false;                        // because a loop waits for a value to change; else enough steps were done
   std::string open;                          // why more may be needed than was seen, with nothing that bounds it
-  std::uint64_t threads = 1;                 // that trained at once, in an order that is the system's
+  std::uint64_t threads = 1;                 // threads that trained at once, in an order that the system chooses
   std::int64_t skips = 0;                    // steps that a scaler of the loss may skip on a card, one after another; 0: there is none
   bool tuned = false;                        // kernels were chosen by their times: what measuring them leaves reserved is not known
   std::string settled;                       // why what was seen by then is enough; the program went on for a while

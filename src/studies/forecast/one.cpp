@@ -180,7 +180,7 @@ void take_in(Told& t, const DryRun& run) {
 
 // Another run of the program, and how the answer says it.
 struct Another {
-  const char* value;    // of the variable that makes it another one
+  const char* value;    // the value of the variable that makes it another one
   OtherRun said;        // `bounds`: where it fails, the runs that did not still bound the need
   bool stands = false;  // it bounds the need where the runs before it failed
 };

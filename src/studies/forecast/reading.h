@@ -40,7 +40,7 @@ struct CardLog {
   std::vector<Point> points;                            // after each event
   std::vector<std::uint64_t> step_ends;
   std::vector<std::size_t> taken_by_step;  // blocks that were taken by the end of each
-  std::vector<dry::Workspace> workspaces;  // of which a card may ask for less or more, ascending
+  std::vector<dry::Workspace> workspaces;  // a card may ask for less or more of these; ascending
   std::vector<dry::Workspace> tried;       // those in which PyTorch tries kernels: here `least` is what a card seldom takes less than
   std::uint64_t pool_live = 0, pool_taken = 0;
   std::uint64_t first_update = never;  // the event at which an optimizer first stepped

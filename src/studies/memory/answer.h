@@ -13,7 +13,7 @@
 namespace headroom::studies {
 
 struct Besides {
-  std::uint64_t peak_of_others = 0;  // of other programs that have the same description
+  std::uint64_t peak_of_others = 0;  // the peak of other programs that have the same description
   std::uint64_t host_bytes = 0;      // held in the host's memory, of each GPU
 };
 

@@ -68,7 +68,7 @@ std::size_t room_of(std::int64_t m, std::int64_t n, std::int64_t k, int workers)
          std::size_t(workers) * 6 * 256 * 256 * 4 + (4u << 20);
 }
 
-struct Sides {  // which formats a product's operands take
+struct Sides {  // the formats of a product's operands
   ScaledFormat a, b;
 };
 Sides sides_of(const Formats& f, Multiplied which) {

@@ -11,7 +11,7 @@ struct KernelTimeRow {
   std::string kernel, kind;
   double count = 0, ms = 0, share = 0, mean_us = 0;
 };
-void describe_kernel(auto& r, auto&& f) {  // of a step of ours, and of another program
+void describe_kernel(auto& r, auto&& f) {  // for a step of ours and for another program
   using enum Role;
   f(r.kernel, {.name = "kernel"});
   f(r.kind, {.name = "kind", .role = noted, .show = Show::detail});

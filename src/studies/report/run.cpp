@@ -225,7 +225,7 @@ ReportRun run_from_store(const Results& results, const StoredRun& run) {
 
 ReportRun run_from_text(const std::string& text, const std::string& file_name) {
   ReportRun run{file_name, "", "", "", "", ""};
-  constexpr std::string_view mark = "\xef\xbb\xbf";  // of UTF-8, which spreadsheets write first
+  constexpr std::string_view mark = "\xef\xbb\xbf";  // UTF-8's mark, which spreadsheets write first
   if (text.starts_with(mark)) return run_from_text(text.substr(mark.size()), file_name);
   const auto first = text.find_first_not_of(" \t\r\n");
   const bool csv = is_csv(file_name);

@@ -124,7 +124,7 @@ const std::vector<RowKind>& row_kinds() {
 
 struct Match {
   const RowKind* kind = nullptr;
-  std::size_t columns = 0;  // of the kind that are fields of the row
+  std::size_t columns = 0;  // columns of the kind that are fields of the row
 };
 
 // The kind of this table that most of the row's fields belong to; none if fewer than half do.

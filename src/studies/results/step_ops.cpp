@@ -15,7 +15,7 @@ bool has_table(const RowObject& j, const char* name) {
   return j.is_object() && j.contains(name) && j.at(name).is_array() && !j.at(name).empty() && j.at(name).front().is_object();
 }
 bool is_forecast(const RowObject& j) { return has_table(j, "rows") && has_table(j.at("rows").front(), "time"); }
-bool is_profile(const RowObject& j) {  // of a step of ours: its slices know their op
+bool is_profile(const RowObject& j) {  // a profile of our step: its slices know their op
   return has_table(j, "timeline") && j.at("timeline").front().contains("op") && j.at("timeline").front().contains("step");
 }
 

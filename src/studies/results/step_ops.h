@@ -11,7 +11,7 @@ namespace headroom::studies {
 
 struct OpPairRow {
   std::string op;
-  std::optional<double> times;                 // that the forecast has it in a step
+  std::optional<double> times;                 // how often the forecast has it in a step
   std::optional<std::int64_t> launches;        // kernels of it that ran in a step
   double forecast_ms = 0, ms = 0, off_ms = 0;  // off: forecast less measured
   std::optional<double> ratio{};               // forecast over measured

@@ -68,7 +68,7 @@ struct StepRow {
   engine::Ranks ranks{};
   std::optional<std::int64_t> link_bytes{}, comm_bytes{};
   std::optional<double> link_ms{}, exposed_ms{};                    // forecast, where the link is known
-  std::string kept{};                                               // which blocks keep what
+  std::string kept{};                                               // what each block keeps
   std::optional<std::int64_t> host_bytes{}, forecast_host_bytes{};  // pinned, where blocks keep there
   std::optional<double> host_ms{}, host_exposed_ms{};               // forecast, where the host's link is known
 };

@@ -78,7 +78,7 @@ std::string settings_going_on(const TrainRun& r, const std::string& asked, const
   const auto refuse_other = [&](const std::string& key, const nlohmann::json& value) {
     const bool may_switch = key == "precision" || key == "scales";
     const bool may_differ =
-        (extended && (key == "steps" || key == "warmup")) || (r.switch_precision && may_switch) || key == "copies";  // which change no bit
+        (extended && (key == "steps" || key == "warmup")) || (r.switch_precision && may_switch) || key == "copies";  // these change no bit
     check((before.contains(key) && before[key] == value) || may_differ, Code::bad_argument,
           "'{}' was trained with {} {}, this run asks for {}; resume with the same{}, or save elsewhere", path, key,
           before.contains(key) ? in_words(before[key]) : "unknown", in_words(value), may_switch ? ", change it by --switch-precision" : "");

@@ -95,7 +95,7 @@ struct Running {
   engine::Position at;
   std::int64_t from = at.step;  // the steps before were another run's
   bool resumed = false;         // from a checkpoint
-  std::optional<Life> life{};   // of the first rank alone
+  std::optional<Life> life{};   // the first rank's alone
   std::vector<TrainRow> rows{};
   std::chrono::steady_clock::time_point start{};
   double tokens = 0;                       // predicted since `start`

@@ -14,12 +14,12 @@ struct Block {
   static constexpr int whole = -1;  // a unit that no other cluster shares
   static constexpr int dim = S::dim, warps = S::warps, tiles = S::tiles, teams = warps / tiles, team_keys = 16 * tiles, pitch = dim * 2;
   static constexpr int tile_bytes = team_keys * pitch, chunks = dim / 8;  // chunks: 16 bytes each
-  static constexpr int slots = S::slots;                                  // of a team, a tile of keys or of values each
+  static constexpr int slots = S::slots;                                  // a team's, each a tile of keys or of values
   // Sums of a tile are added up `rows_at_once` rows at a time, a lane two columns of a row.
   static constexpr int rows_at_once = S::rows_at_once, lanes_a_row = 32 / rows_at_once, steps_a_row = dim / (2 * lanes_a_row);
 
   const Args& a;
-  char* const ring;                                        // of this team; in a ring of all, its first tile
+  char* const ring;                                        // this team's ring; in a ring of all, its first tile
   float2* const sums;                                      // [warps][steps_a_row][32]: of some rows of each warp's tile
   float2* const stats;                                     // [warps][rows_at_once]: their maxima, and sums of weights
   float2* const block_stats;                               // [tiles][rows_at_once]: of all teams
@@ -41,7 +41,7 @@ struct Block {
 
   static __device__ __forceinline__ int swizzled(int row, int chunk) { return row * pitch + ((chunk ^ (row & 7)) << 4); }
 
-  __device__ __forceinline__ int first_key(const Place& at) const {  // of this team's share of a step
+  __device__ __forceinline__ int first_key(const Place& at) const {  // the first key of this team's share of a step
     return at.keys.first + at.step * a.span + rank * S::step_keys + team * team_keys;
   }
 
@@ -57,7 +57,7 @@ struct Block {
   }
 
   // ---- out -----------------------------------------------------------------------------------------------------------
-  __device__ __forceinline__ Rows::Result result_of(float maximum, float sum) const {  // of one row, in [0]
+  __device__ __forceinline__ Rows::Result result_of(float maximum, float sum) const {  // one row's, in [0]
     Rows::Result result{};
     const bool empty = maximum == -INFINITY && sum == 0;
     result.inverse[0] = empty ? 0 : __fdividef(1, sum);  // a NaN stays one
@@ -136,7 +136,7 @@ struct Block {
         Sum sum;
         sum.add(stat, two, a.scale_log2);
         if (alone()) return give(at, row, column, sum, part);
-        sums[place] = {sum.x, sum.y};  // which only this thread has read
+        sums[place] = {sum.x, sum.y};  // only this thread has read it
         if (column == 0) block_stats[place_of_stat(row)] = {sum.maximum, sum.total};
       });
       meet_cluster();

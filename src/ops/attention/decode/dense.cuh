@@ -74,7 +74,7 @@ struct DenseBlock : DenseKeys<T, S, false> {
   // ---- parts of a unit -----------------------------------------------------------------------------------------------
   // All words of a part, to shared memory, by one warp. They are on their way together, and asked for again until all have come.
   __device__ __forceinline__ void collect_part(int part, float2* to, int words) const {
-    constexpr int at_once = dim == 64 ? 5 : 9;  // of a lane: 4 rows of a part
+    constexpr int at_once = dim == 64 ? 5 : 9;  // a lane's loads in flight: 4 rows of a part
     Word* const from = Base::words_of(part, 0);
 #pragma unroll 1
     for (int begin = lane; begin < words; begin += 32 * at_once) {
@@ -133,7 +133,7 @@ struct DenseBlock : DenseKeys<T, S, false> {
 
   __device__ __forceinline__ void run() const {
     allow_dependent_launch();
-    const Sequence keys = sequence(a, 0);  // of every sequence
+    const Sequence keys = sequence(a, 0);  // every sequence has the same
     const Runs runs(a, keys.steps * units * a.batch);
     if (cluster >= runs.blocks) return;
     const int begin = runs.begin(cluster), end = runs.begin(cluster + 1);

@@ -7,7 +7,7 @@
 namespace headroom::attention::decode {
 
 struct DenseDeal {
-  int warps, a_multiprocessor;  // of a block; blocks that share a multiprocessor
+  int warps, a_multiprocessor;  // warps of a block; blocks of a multiprocessor
   std::int64_t blocks;
 };
 // Nothing where the kernels of a dense cache do not serve the problem, or where clusters are faster.

@@ -18,7 +18,7 @@ struct HeadsBlock : DenseKeys<T, S, true> {
 
   char* const slots_at;
   Barrier *const full, *const free;  // [slots]
-  const int groups;                  // of a sequence, each of so many key heads
+  const int groups;                  // a sequence's, each of so many key heads
 
   __device__ __forceinline__ HeadsBlock(const BoxArgs& b, char* shared)
       : Keys(b.args, shared, &b.k, &b.v),
@@ -100,7 +100,7 @@ struct HeadsBlock : DenseKeys<T, S, true> {
       }
     }
     if (part == whole) return;
-    float2 stat[2];  // of rows 2 · (lane / 2) and the next
+    float2 stat[2];  // rows 2 · (lane / 2) and the next
 #pragma unroll
     for (int r = 0; r < 2; ++r) stat[r] = {__shfl_sync(~0u, s.maximum[r], lane / 2 % 4), __shfl_sync(~0u, s.sum[r], lane / 2 % 4)};
     const float2 mine = lane % 2 ? stat[1] : stat[0];
@@ -225,7 +225,7 @@ struct HeadsBlock : DenseKeys<T, S, true> {
       for (int i = 0; i < slots; ++i) full[i].init(1), free[i].init(heads);
       barriers_ready();
     }
-    const Sequence keys = sequence(a, 0);  // of every sequence
+    const Sequence keys = sequence(a, 0);  // every sequence has the same
     const Runs runs(a, keys.steps * groups * a.batch);
     __syncthreads();
     if (cluster >= runs.blocks) return;

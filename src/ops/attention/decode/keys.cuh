@@ -9,7 +9,7 @@
 
 namespace headroom::attention::decode {
 
-constexpr int panel_bytes = 16 * 128;  // of a box: 64 columns of 16 keys, swizzled
+constexpr int panel_bytes = 16 * 128;  // a box has 64 columns of 16 keys, swizzled
 __device__ __forceinline__ int place_in_box(int row, int chunk) {
   return chunk / 8 * panel_bytes + row * 128 + ((chunk % 8 ^ row % 8) << 4);
 }
@@ -127,7 +127,7 @@ struct KeysBlock : Block<T, S> {
     const std::uint32_t to = copies_at + slot;
     const auto place_of = [&](int i) {
       return (to ^ i * rows_a_copy % 8 << 4) + i * rows_a_copy * pitch;
-    };  // of row copied_row() + rows_a_copy · i
+    };  // from row copied_row() + rows_a_copy · i
     if (!a.paged.table) {
       const int valid = in ? x.keys.last - Base::first_key(x) - copied_row() : 0;
       const T* const from = values ? x.v : x.k;
@@ -162,7 +162,7 @@ struct KeysBlock : Block<T, S> {
   // ---- one tile ------------------------------------------------------------------------------------------------------
   struct State {
     std::uint32_t q[dim / 16][2];
-    float o[dim / 4];                     // of this lane's two rows, 2 · (lane % 4) and the next, alternately
+    float o[dim / 4];                     // this lane's two rows, 2 · (lane % 4) and the next, alternately
     float maximum[2], sum[2], offset[2];  // offset: the exponent of a score at its maximum
     int plain_first, plain_end;           // keys that every row sees
   };
@@ -184,7 +184,7 @@ struct KeysBlock : Block<T, S> {
     s.plain_first = __reduce_max_sync(~0u, max(keys[0].first, keys[1].first));
     s.plain_end = __reduce_min_sync(~0u, min(keys[0].last, keys[1].last));
   }
-  __device__ __forceinline__ Run keys_of_lane(const Place& at, int r) const {  // of one of its two rows
+  __device__ __forceinline__ Run keys_of_lane(const Place& at, int r) const {  // the keys that one of its two rows sees
     return keys_of_row(a, at.batch, Base::row_of(at, lane % 4 * 2 + r).position);
   }
 
@@ -296,7 +296,7 @@ struct KeysBlock : Block<T, S> {
     reach(ahead);
     const auto next = [](int slot) { return slot == (slots - 1) * tile_bytes ? 0 : slot + tile_bytes; };
     int free = 0, read = 0;  // slots, in bytes: filled next; read next, after which they are the same
-    unsigned round = 0;      // of the ring, of what is read
+    unsigned round = 0;      // the reader's round of the ring
     const auto next_read = [&] {
       read = next(read);
       if (boxes && read == 0) ++round;

@@ -35,8 +35,8 @@ __device__ __forceinline__ void advance(const Args& a, int units, Place& at) {
 struct Line {
   const Args& a;
   const int units, lane;
-  Sequence mine;  // of the first 32, this lane's; without documents all are alike
-  int end, all;   // of the first 32: where this lane's ends; of all
+  Sequence mine;  // this lane's of the first 32; without documents all are alike
+  int end, all;   // where this lane's sequence of the first 32 ends; steps in all
 
   __device__ __forceinline__ Line(const Args& args, int units_of_sequence) : a(args), units(units_of_sequence), lane(threadIdx.x % 32) {
     if (!a.documents.count) {

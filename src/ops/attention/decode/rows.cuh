@@ -44,7 +44,7 @@ struct RowsBlock : Block<T, S> {
       }
       return;
     }
-    int page = -1, inner = 0;  // of row lane % 16
+    int page = -1, inner = 0;  // where row lane % 16 is
     if (lane % 16 < valid) {
       const int key = first + lane % 16, slot = int(a.by_page.of_number(unsigned(key)));
       page = __ldg(a.paged.table + (long long)at.batch * a.paged.of_sequence + slot);

@@ -59,8 +59,8 @@ struct Pieces {
 
   // The same for keys whose rows are cut too; `group`: so many documents that share no tile are before this one.
   struct Rows {
-    int first, end, tile;  // of a document and those that share its last tile: its rows, and the first of its row tiles
-    int count;             // of its row tiles
+    int first, end, tile;  // a document with those that share its last tile: its rows, its first row tile
+    int count;             // its row tiles
   };
   HEADROOM_HD Rows rows_of(int i, int next, int group) const {
     const int first = other(i), end = other(next) > first ? other(next) : first;

@@ -38,12 +38,12 @@ struct DocumentsArgs {
   }
   HEADROOM_HD Run keys_of_row(std::int32_t row, std::int32_t i) const { return keys_in(holding(cu_q, i, row), i); }
   HEADROOM_HD Run rows_of_key(std::int32_t row, std::int32_t j) const { return rows_in(holding(cu_k, j, row), j); }
-  HEADROOM_HD Run keys_in(const One& d, std::int32_t i) const {  // of row i, inside that document
+  HEADROOM_HD Run keys_in(const One& d, std::int32_t i) const {  // the keys that row i sees inside that document
     if (!d.exists) return {d.k, d.k};
     const std::int64_t position = i - d.q + (from_the_end ? d.len_k - d.len_q : 0);
     return {d.k + between(position + low, d.len_k), d.k + between(position + high + 1, d.len_k)};
   }
-  HEADROOM_HD Run rows_in(const One& d, std::int32_t j) const {  // of key j, inside that document
+  HEADROOM_HD Run rows_in(const One& d, std::int32_t j) const {  // the rows that see key j inside that document
     if (!d.exists) return {d.q, d.q};
     const std::int64_t position = j - d.k - (from_the_end ? d.len_k - d.len_q : 0);
     return {d.q + between(position - high, d.len_q), d.q + between(position - low + 1, d.len_q)};

@@ -59,7 +59,7 @@ class Packs {
   }
 
   template <class Do>
-  __device__ void each(unsigned piece, Do&& take) const {  // of a block's, several at once
+  __device__ void each(unsigned piece, Do&& take) const {  // a block's pieces, several at once
     for (unsigned first = piece * fp8_threads * fp8_ahead + threadIdx.x; first < count(); first += gridDim.x * fp8_threads * fp8_ahead) {
       Pack<T, fp8_own> packs[fp8_ahead];
 #pragma unroll

@@ -15,7 +15,7 @@ namespace headroom::attention {
 namespace {
 
 using blocks::Strided;
-constexpr int threads = 256, at_once = 8;  // of a row's columns, a lane has so many; longer rows are walked again for the rest
+constexpr int threads = 256, at_once = 8;  // at_once: columns of a row in a lane; longer rows are walked again for the rest
 constexpr int checked_every = 32;          // pairs, after which a row that is NaN by right is given up
 
 struct MendArgs {
@@ -54,7 +54,7 @@ __device__ bool holds_nan(const T* row, int dim) {
   return __any_sync(~0u, nan);
 }
 
-struct Columns {  // of a row's sum, [first, first + 32 · at_once), as a warp has them
+struct Columns {  // a row's sums in columns [first, first + 32 · at_once), as a warp has them
   float x[at_once] = {};
   int first, dim;
   __device__ Columns(int begin, int columns) : first(begin), dim(columns) {}
@@ -92,7 +92,7 @@ __device__ Weight weight_of(const MendArgs& a, float product, float fall, float 
   return {expf(below > 0 ? 0 : below), slope};  // a NaN stays one
 }
 
-struct Factors {  // of probabilities, by dropout
+struct Factors {  // dropout's factors of probabilities
   const MendArgs& a;
   Draws draws;
   __device__ explicit Factors(const MendArgs& args) : a(args), draws(args.dropout.draws()) {}
@@ -153,7 +153,7 @@ struct Pairs {
   const MendArgs& a;
   const Factors& factors;
   int b, head, row;
-  float lse, delta;  // of the row
+  float lse, delta;  // the row's
   __device__ Pairs(const Factors& of, int batch, int h, int r) : a(of.a), factors(of), b(batch), head(h), row(r) {
     const long long at = ((long long)b * a.heads + head) * a.len_q + row;
     lse = a.lse[at];

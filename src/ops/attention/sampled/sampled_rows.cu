@@ -11,12 +11,12 @@ namespace headroom::attention {
 
 namespace {
 
-constexpr int rows = 16, lanes = 16, keys = 32;  // of a block: 16 lanes share a row; a tile of keys is 2 per lane
+constexpr int rows = 16, lanes = 16, keys = 32;  // a block's: 16 lanes share a row; a tile of keys is 2 per lane
 constexpr int dims_per_lane = 256 / lanes;
 
 template <class T>
 struct RowArgs {
-  const T *q, *k, *v, *d_o;  // of one head
+  const T *q, *k, *v, *d_o;  // one head's
   std::int64_t q_row, k_row, v_row, do_row;
   int dim;
   double scale;

@@ -298,7 +298,7 @@ struct BackwardWalk : Walk<S, rows_are_keys> {
     return Way::at.batch * a.heads + query_head_of(step);
   }
   __device__ __forceinline__ int query_head_of(int step) const { return rows_are_keys ? head_of(step) : Way::at.head; }
-  __device__ __forceinline__ float* dq_of(int step) const {  // of the tile's queries
+  __device__ __forceinline__ float* dq_of(int step) const {  // the place of dQ of a step's queries
     return rows_at<float>(a.dq, Way::at.batch, head_of(step), Way::first_column(tile_of(step)));
   }
 

@@ -26,7 +26,7 @@ enum class Order {  // in which a grid goes through (tile of rows, batch and hea
 };
 
 struct Deal {
-  int tiles;  // of one head
+  int tiles;  // one head's
   int pairs;  // batch · heads
   Order order;
 };
@@ -36,7 +36,7 @@ struct ForwardArgs {
   float* lse;
   const float* sink;  // [heads]; null: none
   Paged paged;
-  BandOf<int> band;  // of the batch's first row
+  BandOf<int> band;  // the batch's first row's
   Deal deal;
   int heads, group, head_dim, dim_v;
   float scale, cap;  // cap: 0 where scores are not capped
@@ -46,7 +46,7 @@ struct ForwardArgs {
   Alibi alibi;
 };
 
-enum class Wants { dq, dk_dv, dk, dv, all };  // of one kernel; all: parts of dQ are added to it as they come
+enum class Wants { dq, dk_dv, dk, dv, all };  // what one kernel computes; all: parts of dQ are added as they come
 
 struct BackwardArgs {
   Strided q, k, v, d_o, dq, dk, dv;

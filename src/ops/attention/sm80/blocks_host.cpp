@@ -118,7 +118,7 @@ struct Sm80InParts {  // without dropout and ALiBi
   template <int dim>
   using BackwardTight = Sm80PartsBackwardTight<dim>;
   static constexpr const char *forward_name = "attention.flash_sm80_fp32.forward", *backward_name = "attention.flash_sm80_fp32.backward";
-  static constexpr bool in_tiles = false;  // of tf32's rates; it has its own
+  static constexpr bool in_tiles = false;  // tf32's rates do not hold: it has its own
   static constexpr int tf32_products = 3;
   static double units_us(const Problem& p, Pass pass, const Device& device) { return sm80_fp32_us(p, pass, device); }
   template <class Tiles, ByPlace by_place>
@@ -212,7 +212,7 @@ BandOf<int> band_for(const Problem& p, const Lists& lists) { return in_32_bits(b
 
 // A cap is formed exactly, after a tile's product and before its exponentials: as long as so many operations in FP32 (docs/performance.md).
 constexpr double operations_of_cap = 82;
-constexpr double operations_of_caps_a_us = 28e6;  // of them in FP32 and tf32, which no kernel was timed with: by steps of Gemma 2
+constexpr double operations_of_caps_a_us = 28e6;  // in FP32 and tf32; no kernel was timed with caps: by steps of Gemma 2
 
 template <class Family>
 Cost cost_here(const Problem& p, const Cost& cost, const Context& ctx, Pass pass) {

@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_simt(const __
       for (int j = 0; j < S::wide; ++j) sum[i] += s[j][i] = exp2_fast(s[j][i] - reference);
     }
     if constexpr (S::by_place)
-      if (S::drops(a.dropout)) {  // of what the sums have seen
+      if (S::drops(a.dropout)) {  // dropped after the sums have seen all
         unsigned dropped[S::high];
         draw_dropped<S, false>(dropped, draws.of_head(at.batch * a.heads + at.head), a.dropout.below, walk.row0 + mine,
                                walk.first_column(tile));

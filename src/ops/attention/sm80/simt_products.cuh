@@ -29,7 +29,7 @@ struct Lane {
   int warp = threadIdx.x / 32, y = threadIdx.x % 2 + threadIdx.x % 32 / 16 * 2, x = threadIdx.x / 2 % 8;
 };
 template <class S>
-__device__ __forceinline__ int first_row(const Lane& lane) {  // of the block's
+__device__ __forceinline__ int first_row(const Lane& lane) {  // first row of the lane in the block
   return lane.warp * 4 * S::high + lane.y * S::together;
 }
 
@@ -165,7 +165,7 @@ __device__ __forceinline__ void draw_dropped(unsigned (&dropped)[S::high], const
   for (int i = 0; i < S::high; ++i) {
     dropped[i] = 0;
     const int own = row + S::row(i);
-    const bool second = own & 8;  // of the two rows, or keys, of a counter that are here
+    const bool second = own & 8;  // the second of a counter's two rows, or keys, here
     const auto note = [&](int j, unsigned draw) { dropped[i] |= unsigned(draw % draw_steps < below) << j; };
 #pragma unroll
     for (int t = 0; t < S::wide; t += 2) {

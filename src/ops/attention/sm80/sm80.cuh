@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_fwd_sm80(const __
       }
     }
     if constexpr (S::by_place)
-      if (S::drops(a.dropout)) {  // of what the sums have seen
+      if (S::drops(a.dropout)) {  // dropped after the sums have seen all
         unsigned dropped[S::high];
         draw_dropped<S, false>(dropped, draws.of_head(at.batch * a.heads + at.head), a.dropout.below, walk.row0 + warp_row,
                                walk.first_column(tile));
@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(32 * Tiles::warps) attention_bwd_sm80(const __
     float s[S::high][S::scores];
     scores_of<S, !of_keys>(s, a1 + warp_row * S::row_pitch, b1);
     const bool plain = walk.plain(tile) && (!all || walk.valid == S::rows);
-    const auto column_of = [&](int i) { return i / 4 * 8 + lane % 4 * 2 + i % 2; };  // of a lane's score i
+    const auto column_of = [&](int i) { return i / 4 * 8 + lane % 4 * 2 + i % 2; };  // the column of a lane's score i
 #pragma unroll
     for (int m = 0; m < S::high; ++m) {
       const auto power = [&](int i) {

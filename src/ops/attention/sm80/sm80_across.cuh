@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(32 * Tiles::warps, Tiles::at_once) attention_b
 
   const auto gradients = [&](int step) {
     const int tile = walk.tile_of(step);
-    const auto column_of = [&](int i) { return mine.column + i / 4 * 8 + lane % 4 * 2 + i % 2; };  // of a lane's score i
+    const auto column_of = [&](int i) { return mine.column + i / 4 * 8 + lane % 4 * 2 + i % 2; };  // the column of a lane's score i
     float s[high][scores], dp[high][scores], slope[more ? high : 1][scores];
     rows_times_rows_in_parts<S, !of_keys, S::steps_s>(s, a1 + mine.row * S::row_pitch, b1 + mine.column * S::row_pitch);
     const bool plain = walk.plain(tile) && (!all || walk.valid == S::rows);

@@ -46,7 +46,7 @@ __device__ __forceinline__ void consume(const Args& a, Shared<C, ordered>& s, in
   for (int index = found.index(a); index < a.tiles;) {
     const Tile t = found.at(a, index);
     const int kv_at = Shared<C, ordered>::tiles > 1 ? same_in_warp(kv.stage * int(sizeof s.k[0])) : 0;
-    const int my_rows = kv_at + group * 64 * 128;  // of K and V
+    const int my_rows = kv_at + group * 64 * 128;  // where this group's rows of K and V begin
     const int k_columns = kv_at + (rows == 128 ? 0 : dim > 64 ? group * panel_bytes(keys) : group * 64);
     float dk[dim / 2] = {}, dv[dim / 2] = {}, scores[rows / 2], dp[rows / 2], dq[dq_n / 2];
     std::uint32_t p[rows / 16][4], ds[rows / 16][4];

@@ -38,7 +38,7 @@ constexpr PreShape pre_shape(int heads, int dim_v) {
 constexpr float far_lse = 1000;
 struct Far {
   unsigned char* blocks;
-  int count;  // that are written; the next multiple of 16 is there
+  int count;  // blocks that are written; the next multiple of 16 is there
 };
 constexpr long long far_bytes(long long count) { return (count + 15) / 16 * 16; }
 
@@ -103,7 +103,7 @@ struct PreArgs {
   int zero_count;
   Far far;
   int len_q, padded, heads, dim_v;
-  float less;                // of LSE·log2e
+  float less;                // subtracted from LSE·log2e
   const RowTile* row_tiles;  // documents: the places of LSE, Δ and dq are rows of these; else null
   int of_tile;               // rows of one
 };

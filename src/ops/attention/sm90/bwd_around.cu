@@ -6,7 +6,7 @@
 namespace headroom::attention::sm90::backward {
 
 template <class T>
-__device__ __forceinline__ float dot(const uint4& a, const uint4& b) {  // of 8 pairs
+__device__ __forceinline__ float dot(const uint4& a, const uint4& b) {  // the sum of 8 pairs' products
   const std::uint32_t aw[4] = {a.x, a.y, a.z, a.w}, bw[4] = {b.x, b.y, b.z, b.w};
   float sum = 0;
 #pragma unroll

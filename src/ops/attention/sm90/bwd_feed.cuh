@@ -41,7 +41,7 @@ struct Shared {
   T k[tiles][keys * columns], v[tiles][keys * columns];
   T q[C::stages][C::rows * columns], dout[C::stages][C::rows * columns];
   T ds[2][C::rows * keys];
-  float dq[Sending<C, ordered>::buffers][C::rows * C::dim];  // of a step: each consumer's share
+  float dq[Sending<C, ordered>::buffers][C::rows * C::dim];  // a step's: each consumer's share
   float lse[C::stages][C::rows], minus_delta[C::stages][C::rows];
   Barrier k_full[tiles], k_empty[tiles], v_full[tiles], v_empty[tiles], q_full[C::stages], q_empty[C::stages], do_full[C::stages],
       do_empty[C::stages];
@@ -151,7 +151,7 @@ __device__ __forceinline__ void send_dq(const Args& a, Shared<C, ordered>& s, in
   Turn<2> next;
   Turn<Sending<C, ordered>::ring> full;  // the barrier of this step's first half
   int buffer = 0;
-  int group = sender % senders;             // which half of this step is mine; 2: neither
+  int group = sender % senders;             // this thread's half of the step; 2: neither
   [[maybe_unused]] int patience = 1 << 25;  // half a minute
   Found<C, ordered> found(a);
   for (int index = found.index(a); index < a.tiles;) {

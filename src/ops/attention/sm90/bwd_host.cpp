@@ -116,7 +116,7 @@ void backward_of_more(const Problem& p, const Backward& t, Context& ctx) {
     if (dim > 64) return backward_with<Backward128<T>, false, Backward128<T>, reach, cap>(p, t, ctx);
     backward_with<Backward64Capped<T>, false, Backward64<T>, reach, cap>(p, t, ctx);
   } else {
-    const bool brief = p.documents * 512 >= p.len_q;  // of mean length 512 and less
+    const bool brief = p.documents * 512 >= p.len_q;  // mean length 512 or less
     if (dim <= 64) {
       if (p.deterministic || brief) return backward_with<Backward64<T>, true, Backward64<T>, reach>(p, t, ctx);
       return backward_with<Backward64<T>, false, Backward64<T>, reach>(p, t, ctx);

@@ -10,7 +10,7 @@ namespace headroom::attention::sm90::backward {
 
 // dS of a range of work, which dK and dV's kernel keeps for dQ's product: blocks of 64 keys × 64 rows of 16 bits, each in the order of the registers that
 // made it. A range is `pairs` (batch, kv head) pairs, and of each `heads` of the query heads that share it.
-constexpr int kept_side = 64, kept_vectors = kept_side * kept_side / 8;  // of 16 bytes
+constexpr int kept_side = 64, kept_vectors = kept_side * kept_side / 8;  // vectors of 16 bytes
 struct Kept {
   void* ds;           // [pairs, heads, blocks_of_head, kept_vectors]
   float* unfinished;  // [pairs, key tiles, dK or dV, registers, threads]: sums of a range that does not hold all query heads of its pairs
@@ -35,9 +35,9 @@ constexpr std::int64_t kept_block_bytes = kept_vectors * 16, kept_bytes = 264 <<
 constexpr std::int64_t unfinished_tile_bytes = 2 * kept_side * 256 * 4, unfinished_bytes_at_most = 128 << 20;
 
 struct KeptRanges {
-  Kept shape{};                       // of a head
-  std::int64_t pairs = 0, heads = 0;  // of a range at most
-  std::int64_t count = 0;             // of ranges; 0: nothing is kept
+  Kept shape{};                       // a head's
+  std::int64_t pairs = 0, heads = 0;  // a range has so many at most
+  std::int64_t count = 0;             // ranges; 0: nothing is kept
 };
 KeptRanges kept_ranges(const Problem& p, int units);
 

@@ -23,9 +23,9 @@ struct KeptDocuments {       // on a GPU
   std::int64_t* before;      // [batch]: of all query heads of the rows of the batch before
   KeptRange* ranges;         // [count + 1]; the last ones may be empty
   std::int64_t capacity;     // blocks of a range at most
-  std::int32_t most_blocks;  // of a query head
+  std::int32_t most_blocks;  // a query head's
   std::int32_t batch, heads, most, row_tiles, len_k, count;
-  std::int32_t range;  // of the kernel at hand
+  std::int32_t range;  // the range of this launch
 
   HEADROOM_HD std::int64_t place(int row_of_batch, int head) const {
     return before[row_of_batch] + std::int64_t(head) * blocks[row_of_batch];

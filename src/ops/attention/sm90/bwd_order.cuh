@@ -11,7 +11,7 @@ struct Tile {
   int n, key, key_end;       // key tile, its first key; keys from key_end on belong to others
   int kv_head, batch;        // ordered: batch may lie past the end, there is nothing to do then
   int first, count;          // query tiles first … first+count-1 of each query head
-  int plain_from, plain_to;  // of which plain_from … plain_to-1 see every key of the tile
+  int plain_from, plain_to;  // plain_from … plain_to-1 see every key of the tile
   int start, stride;         // visited from first+start on, wrapping round
   int place;                 // ordered: n, or in heads walked from the end back the key tile it is the mirror image of
   bool backward;             // visited from the last one down
@@ -133,7 +133,7 @@ struct Turns {
   const Tile& t;
   int before, gap, begun;  // full: how many come before here, steps to where the next one begins, and which that is
   __device__ __forceinline__ Turns(const Args& args, const Tile& tile) : a(args), t(tile) { begin_head(); }
-  __device__ __forceinline__ int in_earlier_rounds(int end) const {  // of the places 0 … end-1
+  __device__ __forceinline__ int in_earlier_rounds(int end) const {  // how many of the places 0 … end-1
     const int round = t.place & (1 << a.spread) - 1;
     return (end >> a.spread) * round + min(end & (1 << a.spread) - 1, round);
   }

@@ -48,7 +48,7 @@ double narrow_us(const Problem& p, const Problem& each, double sequences, const 
 }
 
 // Past head dim 128: dK and dV's kernel, with dS kept or not, and dQ's. A range of work is `pairs` (sequence, key head) pairs and the query heads of each.
-constexpr double cap_longer = 1.12;  // of kernels that form scores
+constexpr double cap_longer = 1.12;  // times as long, for kernels that form scores
 double wide_kernels_us(const Problem& each, double pairs, std::int64_t heads, bool keeps, int units) {
   constexpr WalkedBlocks keys_keeping{2, 0.0257, 0.0257, 4.9, 64, 1}, keys{2, 0.0278, 0.0278, 4.9, 64, 1},
       rows_of_kept{2, 0.0119, 0.0119, 4.4, 128}, rows{2, 0.0374, 0.0374, 4.4, 128};

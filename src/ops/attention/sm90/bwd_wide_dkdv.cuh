@@ -56,7 +56,7 @@ struct WideShared {
 
 struct WideTile {
   int key, key_end, kv_head, batch;        // keys from key_end on belong to others
-  int pair;                                // of the range whose dS is kept; documents: the number of this tile among those that rows see
+  int pair;                                // its number in the range whose dS is kept; documents: among the tiles that rows see
   int first, count, plain_from, plain_to;  // query tiles of a head: all that see a key of this one, and those that see every one
   int start;                               // the walk begins here, and comes around
   __device__ __forceinline__ int after(int m) const { return m + 1 == first + count ? first : m + 1; }
@@ -187,7 +187,7 @@ __device__ __forceinline__ void consume_wide(const WideArgs& a, WideShared<C>& s
     const WideTile t = find_wide_tile<C>(a, tile);
     float d[dim / 2] = {}, x[rows / 2];  // dV and Sᵀ, or dK and dPᵀ
     std::uint32_t w[rows / 16][4];       // Pᵀ, or dSᵀ
-    int head = 0;                        // of those of this tile
+    int head = 0;                        // the query head among this tile's
     if constexpr (C::keeps)
       if (crosses<C>(a, t).resumes) {
         const float4* from = unfinished<C>(a, t, scores_role, false);

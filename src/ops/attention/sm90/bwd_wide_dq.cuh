@@ -95,8 +95,8 @@ __device__ __forceinline__ void consume_query(const WideArgs& a, WideQueryShared
     const BandOf<int> band = band_in<C::reach>(a.band, t.batch);
     const auto listed = [&](int row) {
       return C::reach == Reach::listed ? min(row, t.row_end - 1) : row;
-    };  // of those past the last nothing is kept
-    const TileSpan sees = tiles_from<C::reach>(band, t.key, listed(group_row), listed(group_row + 63), keys);  // of this group's rows alone
+    };  // rows past the last keep nothing
+    const TileSpan sees = tiles_from<C::reach>(band, t.key, listed(group_row), listed(group_row + 63), keys);  // this group's rows alone
 
     const auto start = [&](unsigned n) {  // S = Q Kᵀ, dP = dO Vᵀ
       s.k_full[stage(n)].wait(parity(n));

@@ -10,7 +10,7 @@ template <class C>
 struct ProductShared {
   using T = typename C::T;
   T k[C::product_stages][C::keys * C::dim];
-  uint4 ds[C::product_stages][2][kept_vectors];  // of 64 rows each
+  uint4 ds[C::product_stages][2][kept_vectors];  // 64 rows each
   Barrier full[C::product_stages], empty[C::product_stages];
   Handover next;
 };
@@ -138,7 +138,7 @@ __device__ __forceinline__ void consume_product(const WideArgs& a, ProductShared
     const auto advance = [&] {
       words.renew();
       s.full[ring.stage].wait(ring.parity);
-      std::uint32_t ds[steps][4];  // of 16 rows, 16 keys each: dSᵀ turned block by block
+      std::uint32_t ds[steps][4];  // 16 rows, 16 keys each: dSᵀ turned block by block
 #pragma unroll
       for (int i = 0; i < steps; ++i) {
         const uint4 x = s.ds[ring.stage][group][warp * 128 + i * 32 + lane];

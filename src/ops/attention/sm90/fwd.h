@@ -28,16 +28,16 @@ struct ForwardArgs {
   float scale_log2;  // softmax scale · log2(e); capped: cap · log2(e)
   Capping capping;
   int packed_log2;       // Way::cluster: 2^packed_log2 query heads of one key head lie side by side as rows and count as one head; else 0
-  int rows;              // of one such head: len_q · 2^packed_log2
-  int row_tiles;         // of one such head
+  int rows;              // rows of one such head: len_q · 2^packed_log2
+  int row_tiles;         // row tiles of one such head
   int steps;             // Way::parts: key tiles that all row tiles of one head walk, together
   int units;             // what is dealt to the blocks; Way::whole: in turn, see dealt_units
   int pairs_in_turn;     // Way::whole: so many (batch, head) pairs are dealt in turn, the others as blocks ask
   bool longest_first;    // in turn: one tile after another, the longest first, there and back over the blocks; else in pairs
   int tiles_asked;       // tiles of those others
   DocumentTiles listed;  // Reach::listed: these, as blocks ask for them
-  int heads_at_once;     // of which so many pairs are swept together, longest tiles first,
-  int pairs_last;        // and at the end so many
+  int heads_at_once;     // pairs that are swept together, longest tiles first;
+  int pairs_last;        // at the end, so many
   int blocks_of_tile;    // Way::cluster
   int* not_numbers;      // Reach::listed: set where a sum is NaN (mend.h)
   Dropout dropout;       // ByPlace::dropout

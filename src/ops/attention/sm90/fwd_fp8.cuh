@@ -13,7 +13,7 @@
 namespace headroom::attention::sm90 {
 
 template <class C>
-constexpr int operand_columns = (C::dim + 127) / 128 * 128;  // of a tile of Q or K: panels of 128 bytes, the last one perhaps half empty
+constexpr int operand_columns = (C::dim + 127) / 128 * 128;  // Q's and K's: panels of 128 bytes, the last one perhaps half empty
 
 template <class C>
 requires requires { typename C::Operand; }
@@ -31,7 +31,7 @@ struct Shared<C> {
   Tile tile[2];
 };
 
-struct E4m3Range {  // of fp8_layout.h
+struct E4m3Range {  // the range that fp8_layout.h describes
   static constexpr bool exact = false;
   static constexpr float slack = fp8_slack, lift = fp8_lift;
 };

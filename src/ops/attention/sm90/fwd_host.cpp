@@ -61,7 +61,7 @@ Partition partition_of(std::int64_t tiles, std::int64_t tiles_of_cluster, std::i
   return best;
 }
 
-enum class Instances { plain, documents, cap, by_place };  // which instances of a shape: only some have those for more
+enum class Instances { plain, documents, cap, by_place };  // the instances of a shape: only some shapes have more than plain ones
 
 template <class Tiles, Instances asks>
 void start(const ForwardArgs& a, const Context& ctx) {
@@ -85,7 +85,7 @@ double bytes_of_pair(const Problem& p) { return 2.0 * double(p.len_k) * double(p
 // of an H100 and an H200 (bench/lab/kernel_times.md).
 struct Pace {
   double step_us, tile_us;
-  double hidden_us = 0;  // of tile_us, behind the tile before
+  double hidden_us = 0;  // the part of tile_us that runs behind the tile before
 };
 template <class Tiles>
 Pace pace_of() {

@@ -11,7 +11,7 @@ struct Tile {
   int row, head, kv_head, batch;  // first query row
   int first, last;                // key tiles [first, last), at least one
   int key_end;                    // keys at or past this one are not seen
-  int index;                      // which tile of query rows, counted over all heads
+  int index;                      // the tile of query rows, counted over all heads
   int row_end, key_begin;         // Reach::listed: rows from row_end on belong to other tiles; key tiles are counted from key_begin
   int part, parts, first_block;   // parts: this block has part `part` of the row tile's keys; the first one is with block `first_block`
   __device__ bool none() const { return last == 0; }
@@ -37,7 +37,7 @@ struct Shared {
       v_empty[C::stages], tile_full[2], tile_empty[2];
   Tile tile[2];  // the next ones
   int arrived[C::consumers];
-  float lse[C::consumers * 64];  // of this block's part
+  float lse[C::consumers * 64];  // this block's part
 };
 
 template <class C, Reach reach>

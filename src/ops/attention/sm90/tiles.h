@@ -133,7 +133,7 @@ struct
   using T = Type;
   // 64 keys a step of dQ: with 48 the products from shared memory need more than it delivers. V has one stage then.
   static constexpr int dim = 256, keys = 64, rows = 64, dq_rows = 128, dq_keys = 64, stages = 2, dq_v_stages = 1;
-  static constexpr int product_stages = 4;  // of dQ's product, where dS was kept: 64 keys and dS of 128 rows each
+  static constexpr int product_stages = 4;  // for dQ's product where dS was kept: 64 keys and dS of 128 rows each
   static constexpr bool keeps = false;
   static constexpr Reach reach = Reach::run;
   static constexpr bool capped = false;
