@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import itertools
 import os
 import sys
 import tempfile
@@ -26,6 +27,19 @@ class MasksTest(Base):
                 with self.subTest(model=name, asked=asked), torch.no_grad():
                     want, got = (net(tokens, **asked)[0] for net in self.twins(name, name + "Model", sizes))
                     self.assertLess((got - want).abs().max().item(), 1e-4)
+
+    @unittest.skipIf(OLD, "its masks do not say what they are made from")
+    def test_probabilities_that_are_asked_for(self):
+        """Eager attention has them; sdpa, to which they were left, has none."""
+        sizes = dict(vocab_size=300, hidden_size=64, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=64,
+                     pad_token_id=0, bos_token_id=1, eos_token_id=2)  # fmt: skip
+        for (name, model), padding in itertools.product((("Llama", "LlamaForCausalLM"), ("Bert", "BertForMaskedLM")), ("none", "left", "right")):
+            with self.subTest(model=name, padding=padding), torch.no_grad():
+                inputs, _ = inputs_of(name, padding, "cpu")
+                want, got = (net(**inputs, output_attentions=True).attentions for net in self.twins(name, model, sizes))
+                self.assertEqual(len(got), 2)
+                for a, b in zip(got, want):
+                    self.assertLess((a - b).abs().max().item(), 1e-5)
 
     @unittest.skipIf(OLD, "its masks do not say what they are made from")
     def test_a_mask_among_booleans(self):

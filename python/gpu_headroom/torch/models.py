@@ -296,13 +296,13 @@ def mask(
 
 
 def _own_attention(module, query, key, value, attention_mask, softcap, s_aux, arguments):
-    """transformers' own attention: sdpa, or the model's eager one where sdpa does not know what is asked."""
+    """transformers' own attention: sdpa, or the model's eager one where sdpa does not know what is asked: caps, sinks, the probabilities."""
     if isinstance(attention_mask, Mask):
         attention_mask = attention_mask.as_tensor()
-    if softcap is None and s_aux is None:
+    eager = getattr(sys.modules[type(module).__module__], "eager_attention_forward", None)
+    if softcap is None and s_aux is None and (eager is None or not arguments.get("output_attentions")):
         own = sys.modules["transformers.integrations.sdpa_attention"].sdpa_attention_forward
         return own(module, query, key, value, attention_mask, **arguments)
-    eager = getattr(sys.modules[type(module).__module__], "eager_attention_forward", None)
     if eager is None:
         raise ValueError(f"attn_implementation='headroom': {type(module).__name__} has no attention of its own to leave this call to")
     if attention_mask is None and query.shape[2] > 1 and arguments.get("is_causal", getattr(module, "is_causal", False)):
@@ -310,7 +310,8 @@ def _own_attention(module, query, key, value, attention_mask, softcap, s_aux, ar
     if attention_mask is not None and attention_mask.dtype == torch.bool:
         zero = torch.zeros((), dtype=query.dtype, device=query.device)
         attention_mask = torch.where(attention_mask, zero, torch.finfo(query.dtype).min)
-    return eager(module, query, key, value, attention_mask, softcap=softcap, s_aux=s_aux, **arguments)
+    asked = {name: value for name, value in (("softcap", softcap), ("s_aux", s_aux)) if value is not None}
+    return eager(module, query, key, value, attention_mask, **asked, **arguments)
 
 
 _ordered: "list" = [None, None, None]  # the last mask that got its order, its version, and what became of it: a model's layers share it
