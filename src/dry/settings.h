@@ -21,6 +21,7 @@ constexpr const char* pinned_variable = "HEADROOM_DRY_PINNED";
 constexpr const char* hosts_variable = "HEADROOM_DRY_HOSTS";
 
 // Which experts tokens go to where a program's numbers do not say (the observer reads it): random, balanced, worst, nearly, measured:F1,F2,…
+// With +falls or +rises behind it, numbers of the card that are read are each smaller, or larger, than the one before.
 constexpr const char* routing_variable = "HEADROOM_DRY_ROUTING";
 
 // When PyTorch's allocator is told that a stream is done with memory of another: by the clock of the card; "at once", or "late", when the program has

@@ -70,6 +70,27 @@ TEST_F(Forecast, SeveralGuessesAreSaidAndRunTogether) {
   EXPECT_TRUE(failed.out.starts_with("Fits as far as is known")) << failed.out;
 }
 
+// A program that keeps a copy of its weights whenever a loss is the least so far.
+TEST_F(Forecast, NumbersThatAreComparedFallInOneRunAndRiseInTheNext) {
+  const Ended said = run(line("--device h100", "batch=8 routed falling alone"));
+  EXPECT_NE(said.out.find("model.py:8 compares numbers with one another"), std::string::npos) << said.out;
+  EXPECT_NE(
+      said.out.find("run three times: with the same number at each read, with each number smaller than the one before, with each number "
+                    "larger than the one before; the need is the interval of all."),
+      std::string::npos)
+      << said.out;
+  const auto range = [&](const char* words) {
+    const Json j = json("--device h100", words, 0)["uncertain"];
+    return std::pair(j["low_bytes"].get<std::int64_t>(), j["high_bytes"].get<std::int64_t>());
+  };
+  const auto [low, high] = range("batch=8 bounded routed falling alone");
+  EXPECT_EQ(high - low, 2 * 8 * 16 * mib);
+  const auto [low_of_masks, high_of_masks] = range("batch=8 bounded routed masked varied");
+  EXPECT_EQ(range("batch=8 bounded routed masked varied falling").second, high_of_masks + 8 * 16 * mib)
+      << "they fall where masks are nearly full, too";
+  EXPECT_EQ(range("batch=8 bounded routed masked falling").first, low_of_masks - 8 * 16 * mib) << "and rise where they are full";
+}
+
 TEST_F(Forecast, ValuesThatMayDifferAreRunOnceMore) {
   const Ended said = run(line("--device h100", "batch=8 routed differing"));
   EXPECT_NE(said.out.find("run twice: with values that all differ, with values that are all the same; the need is the interval of both."),

@@ -10,34 +10,41 @@ namespace headroom::studies {
 const GuessedWords& words_of(Guessed guessed) {
   static constexpr GuessedWords words[guesses]{
       {"other experts",
-       "how many tokens go to each expert",
+       "reads how many tokens go to each expert",
        "the choice of experts",
        {"tokens to any experts", "as many tokens to each expert", "all tokens to the same experts", nullptr}},
       {"other masks",
-       "which elements of a mask are true",
+       "reads which elements of a mask are true",
        "how much of a mask is true",
        {"half of each such mask true", "no element of such masks true", "every element of such masks true",
         "nearly every element of such masks true"}},
       {"other draws",
-       "a size that follows from what is drawn at random",
+       "reads a size that follows from what is drawn at random",
        "what is drawn at random",
        {"one draw", "a second draw", "a third draw", nullptr}},
       {"other paddings",
-       "which products torch.compile pads, by their times on the card",
+       "reads which products torch.compile pads, by their times on the card",
        "which products are padded",
        {"products padded as is likely", "no such product padded", "every such product padded", nullptr}},
       {"fewer values that differ",
-       "how many values differ",
+       "reads how many values differ",
        "how many values differ",
        {"values that all differ", "values that are all the same", nullptr, nullptr}},
+      {"numbers that fall and rise",
+       "compares numbers with one another",
+       "whether numbers that are compared fall or rise",
+       {"the same number at each read", "each number smaller than the one before", "each number larger than the one before",
+        "each number smaller than the one before"}},
   };
   return words[std::size_t(guessed)];
 }
 
 std::string words_of_run(const std::vector<Routing>& routing, std::size_t run) {
   std::vector<std::string> words;
-  for (const Routing& one : routing)
+  for (const Routing& one : routing) {
+    if (one.guessed == Guessed::falls && run == 3 && routing.size() == 1) continue;  // it was run so
     if (const char* const how = words_of(one.guessed).runs[run]) words.emplace_back(how);
+  }
   return words.empty() ? "" : "with " + joined(words, " and ");
 }
 

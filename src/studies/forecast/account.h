@@ -14,12 +14,13 @@
 namespace headroom::studies {
 
 // What a dry run guesses where sizes follow from it, as the observer numbers it: which experts tokens go to, which elements of a mask are true, what the
-// card draws at random, which products torch.compile pads, how many values differ.
-enum class Guessed { experts, masks, draws, paddings, differences };
-constexpr int guesses = 5;
+// card draws at random, which products torch.compile pads, how many values differ, and whether numbers that a branch
+// compares fall or rise.
+enum class Guessed { experts, masks, draws, paddings, differences, falls };
+constexpr int guesses = 6;
 
 struct GuessedWords {
-  const char *others, *reads, *decides;
+  const char *others, *does, *decides;
   std::array<const char*, 4>
       runs;  // with the usual guess, with as little and as much as there may be, and with nearly as much; null: no run of its own
 };

@@ -109,13 +109,14 @@ dry::Dry dry_of(const Device& device, const Room& room, int cards) {
 
 namespace {
 
-// The first line of each guess from which sizes follow. Draws are others in each run, so they are said only where nothing else is guessed.
+// The first line of each guess from which sizes follow. Draws are others in each run, so they are said only where no other size is guessed.
 std::vector<Routing> routing_of(const std::vector<ProcessStory>& processes) {
   std::vector<Routing> all;
   for (const ProcessStory& p : processes)
     for (const Routing& one : p.routed)
       if (std::ranges::find(all, one.guessed, &Routing::guessed) == all.end()) all.push_back(one);
-  if (all.size() > 1) std::erase_if(all, [](const Routing& one) { return one.guessed == Guessed::draws; });
+  const auto is_size = [](const Routing& one) { return one.guessed != Guessed::draws && one.guessed != Guessed::falls; };
+  if (std::ranges::any_of(all, is_size)) std::erase_if(all, [](const Routing& one) { return one.guessed == Guessed::draws; });
   return all;
 }
 
@@ -180,7 +181,7 @@ void take_in(Told& t, const DryRun& run) {
 
 // Another run of the program, and how the answer says it.
 struct Another {
-  const char* value;    // the value of the variable that makes it another one
+  std::string value;    // the value of the variable that makes it another one
   OtherRun said;        // `bounds`: where it fails, the runs that did not still bound the need
   bool stands = false;  // it bounds the need where the runs before it failed
 };
@@ -230,15 +231,22 @@ void add_runs(Told& t, const DryRunAsked& as_it_ran, const char* variable, std::
 // each, and all to the same (the other experts then have no gradient). Of an unknown mask half is true, and in these runs nothing, then all, then nearly
 // all, of each mask another share: a block of one size does not serve the next, so more is reserved. A program that fails where nothing is true, or nearly
 // all, has no such end, and keeps its others; where all is true it fails on a card too, and nearly all of it is the end. Of values that all differ, the
-// other run has all the same.
+// other run has all the same. Numbers that a branch compares fall in one run and rise in the next: so that each is the best until then, or none.
 void add_routing(Told& t, const DryRunAsked& as_it_ran, const Host& host) {
-  constexpr std::array values{"random", "balanced", "worst", "nearly"};
-  const bool counts = std::ranges::all_of(  // with experts too, the first other run has as many tokens to each
-      t.routing, [](const Routing& one) { return one.guessed == Guessed::masks || one.guessed == Guessed::differences; });
+  constexpr std::array values{"random", "balanced", "worst", "nearly"}, ways{"", "+falls", "+rises", "+falls"};
+  const bool fall = std::ranges::find(t.routing, Guessed::falls, &Routing::guessed) != t.routing.end();
+  const bool only_fall = fall && t.routing.size() == 1;
+  const bool counts =
+      !only_fall &&
+      std::ranges::all_of(t.routing, [](const Routing& one) {  // with experts too, the first other run has as many tokens to each
+        return one.guessed == Guessed::masks || one.guessed == Guessed::differences || one.guessed == Guessed::falls;
+      });
   std::vector<Another> others;
   for (std::size_t i = 1; i < values.size(); ++i)
     if (const std::string how = words_of_run(t.routing, i); !how.empty())
-      others.push_back({values[i], {.how = how, .failed = {}, .bounds = i == 3 || (i == 1 && counts)}, i == 3 && counts});
+      others.push_back({fmt::format("{}{}", values[only_fall ? 0 : i], fall ? ways[i] : ""),
+                        {.how = how, .failed = {}, .bounds = i == 3 || (i == 1 && counts)},
+                        i == 3 && counts});
   const std::string what = fmt::format("the runs with {}", words_of(t.routing.front().guessed).others);
   add_runs(t, as_it_ran, dry::routing_variable, others, what.c_str(), host, t.guess_runs);
 }

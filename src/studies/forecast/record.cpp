@@ -237,7 +237,7 @@ Record uncertain_of(const Told& t, bool for_people) {
                     most.spread->smaller, most.spread->larger));
   if (!t.routing.empty()) {
     std::vector<std::string> reads;
-    for (const Routing& one : t.routing) reads.push_back(fmt::format("{} reads {}", one.line, words_of(one.guessed).reads));
+    for (const Routing& one : t.routing) reads.push_back(fmt::format("{} {}", one.line, words_of(one.guessed).does));
     const bool drawn = std::ranges::any_of(t.routing, [](const Routing& one) { return one.guessed == Guessed::draws; });
     note(fmt::format("{}, which only the card knows. The program was run {}{}.", joined(reads, ", and "),
                      said_of_runs(words_of_run(t.routing, 0), t.guess_runs), drawn ? "; a card draws still other numbers" : ""));

@@ -1,6 +1,6 @@
 // A program that uses a card as PyTorch does, with only the public functions that PyTorch's allocator calls: segments by cudaMalloc, blocks
 // reported to the profiler's function. Without the library that stands in for CUDA it finds none of them and says so.
-// usage: like_torch [batch=N] [steps=N] [least=N] [catch] [fails] [killed] [spins] [forks] [leaves] [idle] [hides] [without-cuda] [pins] [levers] [pool] [spare] [routed [masked|drawn|differing] [both] [bounded] [some] [stumbles] [emptied]] [late] [reads] [until-low] [ended] [ended-at-once]
+// usage: like_torch [batch=N] [steps=N] [least=N] [catch] [fails] [killed] [spins] [forks] [leaves] [idle] [hides] [without-cuda] [pins] [levers] [pool] [spare] [routed [masked|drawn|differing] [both] [falling [alone]] [bounded] [some] [stumbles] [emptied]] [late] [reads] [until-low] [ended] [ended-at-once]
 // [own-runtime] [fraction] [loops] [shares|shares-late] [opened] [opened-late] [silent]
 // [settles] [evaluates] [exits] [neighbour] [tunes] [open] [threads]
 // [spins-with=VARIABLE:WORD:FILE]   where the variable has the word: makes the file, and never ends
@@ -170,14 +170,19 @@ int main(int argc, char** argv) {
     if (has("HEADROOM_DRY_TRY", "sdpa")) mark("cannot", "sdpa: there is no attention:\n  1 of 1 calls", 0);
   }
   if (said("routed")) {  // its sizes follow from which experts tokens go to, or from how much of a mask is true
-    const std::string_view how = std::getenv("HEADROOM_DRY_ROUTING") ? std::getenv("HEADROOM_DRY_ROUTING") : "";
+    const std::string_view asked = std::getenv("HEADROOM_DRY_ROUTING") ? std::getenv("HEADROOM_DRY_ROUTING") : "";
+    const std::string_view how = asked.substr(0, asked.find('+'));
+    if (said("falling")) {
+      piece += asked.ends_with("+falls") ? 16 * mib : asked.ends_with("+rises") ? -16 * mib : 0;
+      mark("routed", "model.py:8", 5);
+    }
     if (said("some") && how == "balanced") return 7;  // it cannot go on where nothing is true
     if (said("stumbles") && how == "nearly") return 7;
     if (said("emptied") && how == "worst") return 7;  // its mask says what is left out
     piece += how == "balanced" ? 64 * mib : how == "worst" ? -64 * mib : how == "nearly" && said("varied") ? 96 * mib : 0;
     if (!said("bounded")) mark("torch", "2.15.0", 1);  // PyTorch without a list of its requests: its upper end is not known
     if (said("both")) mark("routed", "model.py:5", 2), mark("routed", "model.py:6", 0);
-    mark("routed", "model.py:7", said("differing") ? 4 : said("drawn") ? 2 : said("masked") ? 1 : 0);
+    if (!said("alone")) mark("routed", "model.py:7", said("differing") ? 4 : said("drawn") ? 2 : said("masked") ? 1 : 0);
   }
   if (said("late")) {  // memory comes back when a second stream is done with it
     const std::string_view when = std::getenv("HEADROOM_DRY_EVENTS") ? std::getenv("HEADROOM_DRY_EVENTS") : "";

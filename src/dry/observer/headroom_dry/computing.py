@@ -5,6 +5,7 @@ from .again import inside
 from .choices import ADDING, ASKING, CHOICE, CHOOSING, GUESS, PLACING
 from .masks import FOLLOWED
 from .operations import COMPARISONS, DRAWN, CLEARED, ELEMENTWISE, FEW, FLOATS, FLOATS_LATER, GROWING, LATER, MOST, NOW, NUMBERS
+from .reads import PLAIN
 
 GUARDED = "keep_results keep_two_values keep_fill expected expected_later keep_written keep_padding".split()  # they never raise (Again.shell)
 
@@ -79,6 +80,8 @@ class Computed:
             return
         if self.bare in ASKING:
             values.compare_choices(self.bare, args)
+            if values.rules.way and results[0].numel() == 1:
+                values.compare_numbers(args, PLAIN)
         alone = len(results) == 1 and results[0].numel() > LATER and self.bare not in NOW
         if alone and values.defer(self.op, self.bare, args, kwargs, results[0]):
             return
@@ -109,6 +112,7 @@ class Computed:
         if bare in GROWING and not is_said(bare, args, kwargs):
             values.say_open(bare)
         if made is None and bare in COMPARISONS and results[0].numel() == 1:
+            values.measure()
             compared, state, _ = values.again(self.op, bare, args, kwargs, guess=values.float_at(sys._getframe(), values.compared))
             return ([compared], state) if state else (None, 0)
         return made or None, values.rules.last_state if bare in CHOOSING else GUESS

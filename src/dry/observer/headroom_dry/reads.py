@@ -33,6 +33,7 @@ class Reads:
         self.as_bytes = {}  # by (dtype, number)
         self.said_guesses, self.said_open, self.said_size = set(), False, False
         self.say_guessed, self.say_size_of_numbers = self.shell(self.say_guessed), self.shell(self.say_size_of_numbers)
+        self.vary_guess = self.shell(self.vary)
 
     def read(self, t):
         """The bytes of the number that stands for what is unknown of `t`; none: zeros."""
@@ -42,6 +43,10 @@ class Reads:
         if self.on_card(t) and t.numel() <= MOST and (t.numel() == 1 or not t.dtype.is_floating_point):
             n = self.span(t)
             state = library.known(t.data_ptr(), n * t.element_size(), self.scratch(n * t.element_size())) if n else 1
+            if state != 1 and t.numel() == 1 and t.dtype is not self.torch.bool:
+                self.measure()
+            if self.rules.way and state == GUESS and t.numel() == 1:
+                self.vary_guess(t)
             if state != 1:
                 number = self.count(t)
                 if t.dtype.is_floating_point and by_source(counts.is_size, False):
@@ -53,10 +58,14 @@ class Reads:
                     self.say_size(counts.MASK)
             elif not state:
                 self.say_size(counts.NUMBER, not t.dtype.is_floating_point and t.numel() <= FEW)
-        elif self.on_card(t) and not self.said_size and t.dtype.is_floating_point:
-            self.say_size_of_numbers(t)
+        elif self.on_card(t) and t.dtype.is_floating_point:
+            self.measure()
+            if not self.said_size:
+                self.say_size_of_numbers(t)
         if not t.dtype.is_floating_point and not t.dtype.is_complex:
             return b""
+        if self.rules.way and number == PLAIN and t.dtype.is_floating_point:
+            return bytes_of(PLAIN * self.share(), str(t.dtype)[6:])
         key = t.dtype, number
         if key not in self.as_bytes:
             self.as_bytes[key] = bytes_of(number, str(t.dtype)[6:])

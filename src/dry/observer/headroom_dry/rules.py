@@ -9,8 +9,8 @@ from .choices import ALL_WORDS, CHOICE, FEW_ROWS, GUESS, WORD, WORDS
 from .operations import MOST
 
 # What is guessed where sizes follow from it, as the reader of the record numbers it (account.h): which experts tokens go to, which elements of a mask are
-# true, what the card draws at random, which products torch.compile pads, and how many values differ.
-EXPERTS, MASKS, DRAWS, PADDINGS, DIFFERENCES = range(5)
+# true, what the card draws at random, which products torch.compile pads, how many values differ, and whether floats that are compared fall or rise.
+EXPERTS, MASKS, DRAWS, PADDINGS, DIFFERENCES, FALLS = range(6)
 EXPERTS_AT_MOST, CHOSEN_AT_MOST = 1024, 64  # a choice of more, or among more, is none of experts
 MOST_DRAWN = 1 << 26  # numbers of which checkpointing may ask again
 
@@ -54,11 +54,11 @@ def owner(frame):
 class Rules:
     """Substitutes for unknown values. HEADROOM_DRY_ROUTING: random (each token to any experts, the same in every run), balanced (as many
     tokens to each), worst (all to the same), or measured:F1,F2,… (shares of the experts). Masks: half of the elements, none
-    where routing is balanced, all where it is the worst, nearly all of each where it is nearly."""
+    where routing is balanced, all where it is the worst, nearly all of each where it is nearly. `+falls`, `+rises`: and numbers that are compared do so."""
 
     def __init__(self, torch):
         self.torch = torch
-        self.how = os.environ.get("HEADROOM_DRY_ROUTING", "random")
+        self.how, _, self.way = os.environ.get("HEADROOM_DRY_ROUTING", "random").partition("+")
         self.nearly = self.how == "nearly"
         if self.nearly:
             self.how = "worst"

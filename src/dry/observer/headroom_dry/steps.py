@@ -350,6 +350,10 @@ def _end_workers():
         loader._shutdown_workers()
 
 
+def is_ending():
+    return _ending
+
+
 def end(why, code, orderly=True):
     """The program ends here, without a traceback: the observer's own end, then what the program had registered for its end, for PATIENCE_S at most."""
     global _ending

@@ -12,6 +12,7 @@ import sys
 
 from .again import Again
 from .choices import Choices
+from .falls import Falls
 from .floats import Floats
 from .indices import Indices
 from .kernels import Kernels
@@ -22,11 +23,12 @@ from .reads import Reads
 from .twins import Twins
 
 
-class Values(Twins, Again, Choices, Floats, Later, Masks, Kernels, Indices, Reads):
+class Values(Twins, Again, Choices, Falls, Floats, Later, Masks, Kernels, Indices, Reads):
     def __init__(self, torch):
         Twins.__init__(self, torch)
         Again.__init__(self, torch)
         Choices.__init__(self)
+        Falls.__init__(self)
         Floats.__init__(self)
         Later.__init__(self)
         Masks.__init__(self)

@@ -1,0 +1,293 @@
+"""Branches that compare numbers of the card with earlier ones and then keep or allocate something, by the program's source: the best weights so far, a list of
+snapshots, a test of its own at each improvement. A dry run reads the same number again and again, so it improves once. What is compared is followed loosely,
+by names; what is done (keeping.py) strictly: most loops compare a loss, few keep something then."""
+import ast
+import gc
+import linecache
+import os
+import re
+import sys
+
+from .branches import name_of
+from .frames import is_own
+from .keeping import Keeping, base_of, leaves
+from .loops import FUNCTIONS, nodes_of
+
+OBSERVER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ORDERING = ast.Lt, ast.LtE, ast.Gt, ast.GtE
+COMPARING = "lt gt le ge less greater less_equal greater_equal isclose allclose".split()
+WHOLE = """len int range enumerate size dim ndim numel count index ord round time perf_counter monotonic process_time random randint element_size
+memory_allocated max_memory_allocated memory_reserved max_memory_reserved mem_get_info device_count getsize get_rank get_world_size""".split()
+WHOLE_WORDS = frozenset("""shape ndim size itemsize rank world epoch epochs step steps iter iters iteration iterations idx index num n count counter every interval
+freq len length id ids batch batches frame frames max total start end name names path dir""".split())
+MEASURES = frozenset("""loss losses acc accuracy metric metrics measure score scores best err error errors ppl perplexity auc f1 bleu rouge reward rewards nll mse mae
+rmse norm improvement improved monitor current residual diff delta kl elbo dice iou miou psnr fid objective fitness cost energy lowest least smallest highest
+greatest criterion evaluate evaluation validate valid validation val test entropy likelihood distance""".split())
+READING = "item tolist numpy cpu mean sum median std var norm detach get squeeze max min exp sqrt".split()
+FLAGS = frozenset("best improved improvement better stop early".split())
+DEPTH = 4
+
+
+class Source:
+    """One file's, or one class's. `more`: functions and attributes of other files of the program."""
+
+    def __init__(self, nodes, first_line=0):
+        self.nodes, self.first_line = nodes, first_line
+        self.parents = {id(child): n for n in nodes for child in ast.iter_child_nodes(n)}
+        self.functions, self.set_names, self.set_attributes = {}, {}, {}
+        for n in nodes:
+            if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                self.functions.setdefault(n.name, []).append(n)
+            for target, value in _set(n):
+                if isinstance(target, ast.Name):
+                    self.set_names.setdefault((id(self.scope(target)), target.id), []).append((n, value))
+                elif isinstance(target, ast.Attribute):
+                    self.set_attributes.setdefault(target.attr, []).append((n, value))
+
+    def scope(self, node):
+        node = self.parents.get(id(node))
+        while node is not None and not isinstance(node, FUNCTIONS):
+            node = self.parents.get(id(node))
+        return node
+
+    def assigned(self, node):
+        """What this variable or attribute is set to: (statement, value); None: it is never set, or by a caller."""
+        if isinstance(node, ast.Attribute):
+            return self.set_attributes.get(node.attr)
+        scope = self.scope(node)
+        while scope is not None:
+            found = self.set_names.get((id(scope), node.id))
+            if found:
+                return found
+            scope = self.scope(scope)
+        return self.set_names.get((id(None), node.id))
+
+
+def _set(n):
+    """(target, value) of each variable that a statement sets, or of each list that it makes longer; value None: an item of something."""
+    if isinstance(n, ast.Assign):
+        return [pair for t in n.targets for pair in _pairs(t, n.value)]
+    if isinstance(n, (ast.AugAssign, ast.AnnAssign, ast.NamedExpr)):
+        return _pairs(n.target, n.value)
+    if name_of(n) == "append" and isinstance(n.func, ast.Attribute) and n.args:
+        return [(n.func.value, n.args[0])]
+    if isinstance(n, (ast.For, ast.AsyncFor, ast.comprehension)):
+        targets = _each(n.target)
+        whole = {"range": targets, "enumerate": targets[:1]}.get(name_of(n.iter), [])
+        return [(t, ast.Constant(0) if t in whole else None) for t in targets]
+    return []
+
+
+def _pairs(target, value):
+    if isinstance(target, (ast.Tuple, ast.List)):
+        values = value.elts if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts) else [value] * len(target.elts)
+        return list(zip(target.elts, values))
+    return [(target, value)] if value is not None else []
+
+
+def _each(target):
+    return [x for t in target.elts for x in _each(t)] if isinstance(target, (ast.Tuple, ast.List)) else [target]
+
+
+class Measures:
+    """Which expressions of a source follow from numbers of the card, and which tests from a comparison of such numbers. `readers`: the functions that were
+    being called when such numbers were read."""
+
+    def __init__(self, source, functions, readers=()):
+        self.source, self.functions, self.readers = source, functions, readers
+        self.known = {}
+
+    def is_float(self, node, depth=DEPTH):
+        """Whether something says so: that it is read from a tensor, what it is called, or a function that read one when it was called."""
+        if depth < 0 or node is None or isinstance(node, ast.Constant):
+            return False
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            words = _words(node.id if isinstance(node, ast.Name) else node.attr)
+            if words & WHOLE_WORDS:
+                return False
+            found = self.source.assigned(node)
+            if words & MEASURES and not (found and all(type(getattr(value, "value", None)) is str for _, value in found)):
+                return True
+            return any(self.is_float(value, depth - 1) for _, value in found or ()) or isinstance(node, ast.Attribute) and self.is_float(node.value, depth - 1)
+        if isinstance(node, ast.Subscript):
+            key = node.slice.value if isinstance(node.slice, ast.Constant) else ""
+            return bool(isinstance(key, str) and _words(key) & MEASURES) or self.is_float(node.value, depth)
+        if isinstance(node, ast.BinOp):
+            sides = node.left, node.right
+            return not (isinstance(node.op, (ast.Mod, ast.FloorDiv)) or any(_is_whole(x) for x in sides)) and any(self.is_float(x, depth) for x in sides)
+        if isinstance(node, ast.Call):
+            name = name_of(node)
+            if _is_whole(node):
+                return False
+            if name in ("item", "tolist", "numpy", "cpu") or name in self.readers or _words(name) & MEASURES:
+                return True
+            of = [node.func.value] if isinstance(node.func, ast.Attribute) and name in READING else []
+            passed = node.args if name in ("min", "max", "abs", "float", "sum", "mean", "asarray", "array") else []
+            return any(self.is_float(x, depth - 1) for x in of + passed)
+        if isinstance(node, (ast.UnaryOp, ast.Starred, ast.Await, ast.IfExp, ast.Tuple, ast.List, ast.BoolOp)):
+            return any(self.is_float(child, depth) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
+        return isinstance(node, (ast.ListComp, ast.GeneratorExp)) and self.is_float(node.elt, depth - 1)
+
+    def decides(self, test, depth=DEPTH):
+        """Whether a test, or a value that is kept for one, follows from a comparison of numbers of the card."""
+        if depth < 0 or test is None:
+            return False
+        if isinstance(test, ast.Compare):
+            sides = [test.left, *test.comparators]
+            if any(isinstance(op, ORDERING) for op in test.ops):
+                if any(self.is_float(x) for x in sides) and not any(_is_whole(x) for x in sides):
+                    return True
+                return any(self.decides(x, depth - 1) for x in sides if isinstance(x, (ast.Name, ast.Attribute)))
+            if any(isinstance(op, (ast.Is, ast.IsNot, ast.In, ast.NotIn)) for op in test.ops):
+                return False
+            return any(self.decides(x, depth - 1) or name_of(x) in ("min", "max") and self.is_float(x) for x in sides)
+        if isinstance(test, ast.Call):
+            name = name_of(test)
+            if name in COMPARING:
+                return True
+            bodies = self.functions.get(name)
+            if bodies:
+                return any(self.decides_in(f, depth - 1) for f in bodies)
+            found = self.source.assigned(test.func) if isinstance(test.func, (ast.Attribute, ast.Name)) else None
+            compares = [n for _, value in found or () if value is not None for n in ast.walk(value)]
+            return any(getattr(n, "attr", "") in COMPARING or isinstance(n, ORDERING) for n in compares) or name in ("bool", "any", "all", "item") and \
+                any(self.decides(child, depth - 1) for child in ast.walk(test) if child is not test and isinstance(child, (ast.Compare, ast.Name)))
+        if isinstance(test, (ast.Name, ast.Attribute)):
+            key = id(test)
+            if key not in self.known:
+                self.known[key] = False
+                found = self.source.assigned(test)
+                name = test.id if isinstance(test, ast.Name) else test.attr
+                if found is None:
+                    self.known[key] = bool(_words(name) & FLAGS) and not _words(name) & WHOLE_WORDS
+                else:
+                    self.known[key] = any(self.decides(value, depth - 1) or self.is_under(n, depth - 1) for n, value in found)
+            return self.known[key]
+        if isinstance(test, (ast.BoolOp, ast.UnaryOp, ast.NamedExpr, ast.IfExp, ast.BinOp)):
+            return any(self.decides(child, depth) for child in ast.iter_child_nodes(test) if isinstance(child, ast.expr))
+        return False
+
+    def is_under(self, node, depth):
+        """Whether a statement is in a branch that such a comparison decides."""
+        child, parent = node, self.source.parents.get(id(node))
+        while parent is not None and not isinstance(parent, FUNCTIONS):
+            if isinstance(parent, ast.If) and child is not parent.test and self.decides(parent.test, depth):
+                return True
+            child, parent = parent, self.source.parents.get(id(parent))
+        return False
+
+    def decides_in(self, function, depth):
+        """Whether a function gives its caller the result of a comparison."""
+        for n in ast.walk(function):
+            if isinstance(n, ast.Return) and n.value is not None:
+                if any(isinstance(c, ast.Compare) and self.decides(c, depth) for c in ast.walk(n.value)):
+                    return True
+                if isinstance(n.value, (ast.Name, ast.Attribute)) and self.decides(n.value, depth) or self.is_under(n, depth):
+                    return True
+        return False
+
+    def is_number(self, node, depth=DEPTH):
+        """A number, a word, or what was compared: nothing that has memory of the card."""
+        if isinstance(node, ast.Name):
+            found = self.source.assigned(node)
+            return bool(found and depth) and all(value is not None and self.is_number(value, depth - 1) for _, value in found)
+        if isinstance(node, ast.Call):
+            return name_of(node) in ("item", "float", "int", "len", "str", "round", "time", "perf_counter", "dict", "format")
+        if isinstance(node, ast.Dict):
+            return all(self.is_number(v, depth) for v in node.values)
+        return isinstance(node, (ast.Constant, ast.JoinedStr)) or isinstance(node, (ast.BinOp, ast.Tuple, ast.List, ast.UnaryOp)) and all(
+            self.is_number(child, depth) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
+
+
+def _words(name):
+    return set(re.split(r"[\W\d_]+", re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()))
+
+
+def _is_whole(node):
+    if isinstance(node, ast.BinOp):
+        return _is_whole(node.left) or _is_whole(node.right)
+    if isinstance(node, ast.Subscript):
+        node = node.value
+    name = name_of(node) or getattr(node, "attr", "")
+    return name in WHOLE or bool(isinstance(node, ast.Attribute) and _words(name) & WHOLE_WORDS) or base_of(node) in ("random", "time", "os")
+
+
+def first_line(source, functions, sure, ended_itself, readers=()):
+    """The line of the first such branch; 0: there is none."""
+    measures = Measures(source, functions, readers)
+    keeping = Keeping(functions, measures.is_number, sure)
+    for n in source.nodes:
+        if isinstance(n, ast.If):
+            body, rest = n.body, _rest(n, source)
+            branches = [body, n.orelse] + [rest] * (any(isinstance(s, (ast.Continue, ast.Return)) for s in body))
+            test = n.test
+        elif isinstance(n, ast.IfExp):
+            branches, test = [[n.body], [n.orelse]], n.test
+        elif isinstance(n, ast.BoolOp) and isinstance(n.op, ast.And):
+            branches, test = [n.values[1:]], n.values[0]
+        else:
+            continue
+        acts = any(keeping.keeps(b) for b in branches) or ended_itself and isinstance(n, ast.If) and leaves(n.body)
+        if acts and measures.decides(test):
+            return n.lineno + source.first_line
+    return 0
+
+
+def _rest(branch, source):
+    parent = source.parents.get(id(branch))
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(parent, name, None)
+        if isinstance(block, list) and branch in block:
+            return block[block.index(branch) + 1:]
+    return []
+
+
+def own_files(program):
+    files = {program} | {getattr(m, "__file__", None) for m in list(sys.modules.values())}
+    return sorted(f for f in files if isinstance(f, str) and os.path.isfile(f) and is_own(f) and not f.startswith(OBSERVER) and f.endswith(".py"))
+
+
+def kept_by(program, ended_itself, readers):
+    """"file:line" of a branch by which the program, or an object of a package that it has, keeps or allocates more at each improvement; None: there is none. `program`: the
+    file that was started, which Python forgets before the end."""
+    sources = {file: Source(nodes_of(file, ast.AST)) for file in own_files(program)}
+    functions = {}
+    for source in sources.values():
+        for name, found in source.functions.items():
+            functions.setdefault(name, []).extend(found)
+    for file, source in sources.items():
+        line = first_line(source, functions, False, ended_itself, readers)
+        if line:
+            return f"{file}:{line}"
+    for file, name in sorted(_classes_of_packages()):
+        source = _class_source(file, name)
+        line = first_line(source, source.functions, True, False, readers) if source else 0
+        if line:
+            return f"{file}:{line}"
+    return None
+
+
+def _classes_of_packages():
+    """Of which the program has an object."""
+    found = set()
+    for kind in {c for k in {type(o) for o in gc.get_objects()} for c in k.__mro__}:
+        file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+        if isinstance(file, str) and file.endswith(".py") and not is_own(file) and ("site-packages" in file or "dist-packages" in file) and "/torch/" not in file:
+            found.add((file, kind.__name__))
+    return found
+
+
+def _class_source(file, name):
+    """Of a class that copies something; None: it does not."""
+    lines = linecache.getlines(file)
+    begin = next((i for i, line in enumerate(lines) if re.match(rf"class {name}\b", line)), None)
+    if begin is None:
+        return None
+    end = next((i for i in range(begin + 1, len(lines)) if lines[i][:1].isalpha() or lines[i][:1] == "@"), len(lines))
+    text = "".join(lines[begin:end])
+    if "deepcopy" not in text and ".clone()" not in text or "if " not in text:
+        return None
+    try:
+        return Source(list(ast.walk(ast.parse(text))), begin)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
