@@ -35,6 +35,10 @@ const GuessedWords& words_of(Guessed guessed) {
        "whether numbers that are compared fall or rise",
        {"the same number at each read", "each number smaller than the one before", "each number larger than the one before",
         "each number smaller than the one before"}},
+      {"other numbers within their bounds",
+       "reads a number of which only bounds are known",
+       "where within its bounds a number is",
+       {"such numbers in the middle of their bounds", "such numbers at their lower bounds", "such numbers at their upper bounds", nullptr}},
   };
   return words[std::size_t(guessed)];
 }

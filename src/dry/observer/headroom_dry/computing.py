@@ -1,13 +1,17 @@
 """An operation that is computed again: the card does what the program asks, and what is known of its arguments says what its results are."""
 import sys
 
+from . import bounds
 from .again import inside
+from .bounds import SEEDS
 from .choices import ADDING, ASKING, CHOICE, CHOOSING, GUESS, PLACING
 from .masks import FOLLOWED
 from .operations import COMPARISONS, DRAWN, CLEARED, ELEMENTWISE, FEW, FLOATS, FLOATS_LATER, GROWING, LATER, MOST, NOW, NUMBERS
 from .reads import PLAIN
 
-GUARDED = "keep_results keep_two_values keep_fill expected expected_later keep_written keep_padding".split()  # they never raise (Again.shell)
+OUT = "out", "Scalar_out", "Tensor_out", "self_out"  # overloads that write to what they are given
+BOUNDED = frozenset(bounds.FOLLOWED + bounds.CHOSEN + bounds.ADDED)
+GUARDED = "keep_results keep_two_values keep_bounds keep_fill expected expected_later keep_written keep_padding".split()  # they never raise (Again.shell)
 
 
 def each_of(out):
@@ -36,7 +40,8 @@ class Computed:
         self.op = None  # until the first call
         self.draws, self.clears, self.fills = bare in DRAWN, bare in CLEARED, bare in ("fill", "zero")
         self.is_coin = bare == "bernoulli"
-        self.follows = bare in FOLLOWED and not base.endswith("_") and overload not in ("out", "Scalar_out", "Tensor_out", "self_out")
+        self.follows = bare in FOLLOWED and not base.endswith("_") and overload not in OUT
+        self.has_bounds = (bare in SEEDS or bare in BOUNDED) and not base.endswith("_") and overload not in OUT
         self.most = FEW if self.draws else FLOATS_LATER  # elements of a floating result that is looked at
         self.reads_nothing = bare in ("fill", "zero", "random", "uniform", "copy", "_cummax_helper", "_cummin_helper") or (
             bare == "bernoulli" and overload == "float")
@@ -130,6 +135,9 @@ class Computed:
             self.values.follow_coins(out)
         else:
             self.values.follow_arithmetic(self.op, self.bare, args, kwargs, out)
+
+    def keep_bounds(self, name, args, kwargs, out):
+        self.values.keep_bounds(self.op, self.bare, args, kwargs, out)
 
     # ---- tensors that are written to, of which `first` is the first
 
@@ -247,12 +255,15 @@ def kernel_of(values, base, overload, bare):
                 inside.told = before
         nothing_known = type(out) is tensor and o.is_nothing_known(out, args)
         of_a_mask = o.follows and values.may_follow(args) or o.is_coin and out.is_cuda
-        if nothing_known and not of_a_mask or getattr(inside, "now", False):
+        bounded = o.has_bounds and values.may_be_bounded(bare, args)
+        if nothing_known and not of_a_mask and not bounded or getattr(inside, "now", False):
             return out
         if not nothing_known:
             o.keep_results(base, args, kwargs, out)
         if of_a_mask:
             o.keep_two_values(base, args, kwargs, out)
+        if bounded:
+            o.keep_bounds(base, args, kwargs, out)
         return out
 
     def write(call, keyset, args, kwargs):

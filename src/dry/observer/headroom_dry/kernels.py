@@ -70,6 +70,7 @@ class Kernels:
         @self.shell
         def follow(name, to, source):
             self.mask_is_copied(to, source)
+            self.bounds_are_copied(to, source)
 
         @self.shell
         def finish(name, to, made):
@@ -113,7 +114,7 @@ class Kernels:
             if not to.is_cuda:
                 return op._handle.redispatch_boxed(keyset & after, *args, **kwargs)
             if not source.is_cuda or self.is_out_of_sight(to):
-                of_a_mask = source.is_cuda and self.may_follow((source,))
+                of_a_mask = source.is_cuda and (self.bounds or self.may_follow((source,)))
                 self.hope(to)
                 made = come(base, to, source) if to.numel() * to.element_size() > KNOWN else None
                 out = op._handle.redispatch_boxed(keyset & after, *args, **kwargs)
@@ -126,7 +127,7 @@ class Kernels:
                 if self.is_hopeful(source):
                     self.hope(to)
                 out = op._handle.redispatch_boxed(keyset & after, *args, **kwargs)
-                if self.of_masks or self.rules.nearly and to.dtype is self.torch.bool:
+                if self.of_masks or self.bounds or self.rules.nearly and to.dtype is self.torch.bool:
                     follow(base, to, source)
                 return out
             made = convert(base, to, source) if hopeful or to.numel() <= FEW else None

@@ -31,6 +31,7 @@ class Masks:
         if len(self.of_masks) >= self.most_of_masks:
             self.of_masks = {at: n for at, n in self.of_masks.items() if self.is_first(at)}
             self.most_of_masks = max(MANY, 2 * len(self.of_masks))
+        self.bounds.pop(to.data_ptr(), None)
         library.forget(to.data_ptr(), to.element_size())
         library.know(to.data_ptr(), 1, FIRST)
         self.of_masks[to.data_ptr()] = to.numel(), false, true

@@ -33,6 +33,7 @@ class Reads:
         self.as_bytes = {}  # by (dtype, number)
         self.said_guesses, self.said_open, self.said_size = set(), False, False
         self.say_guessed, self.say_size_of_numbers = self.shell(self.say_guessed), self.shell(self.say_size_of_numbers)
+        self.within_bounds = self.shell(self.keep_within_bounds)
         self.vary_guess = self.shell(self.vary)
 
     def read(self, t):
@@ -56,6 +57,8 @@ class Reads:
             elif not state and t.dtype is self.torch.bool:
                 if t.numel() > 1:
                     self.say_size(counts.MASK)
+            elif not state and self.bounds and self.within_bounds(t):
+                return b""  # it is known now
             elif not state:
                 self.say_size(counts.NUMBER, not t.dtype.is_floating_point and t.numel() <= FEW)
         elif self.on_card(t) and t.dtype.is_floating_point:

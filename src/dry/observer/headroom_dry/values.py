@@ -11,6 +11,7 @@ import collections
 import sys
 
 from .again import Again
+from .bounds import Bounds
 from .choices import Choices
 from .falls import Falls
 from .floats import Floats
@@ -23,10 +24,11 @@ from .reads import Reads
 from .twins import Twins
 
 
-class Values(Twins, Again, Choices, Falls, Floats, Later, Masks, Kernels, Indices, Reads):
+class Values(Twins, Again, Bounds, Choices, Falls, Floats, Later, Masks, Kernels, Indices, Reads):
     def __init__(self, torch):
         Twins.__init__(self, torch)
         Again.__init__(self, torch)
+        Bounds.__init__(self)
         Choices.__init__(self)
         Falls.__init__(self)
         Floats.__init__(self)
