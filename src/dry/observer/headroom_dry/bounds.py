@@ -1,5 +1,5 @@
-"""Unknown numbers of which bounds are known: `x.clamp(1, 64)`, `h % n`, places that a search finds. Where the program's source makes a size of one, it is in the
-middle of its bounds, and in the other runs at each end. Elsewhere it stays unknown."""
+"""Unknown numbers of which bounds are known: `x.clamp(1, 64)`, `h % n`, places that a search finds. Where the program's source makes a size of one, it is in
+the middle of its bounds, and in the other runs at each end. Elsewhere it stays unknown."""
 
 from . import counts, library
 from .masks import FIRST, MANY

@@ -1,5 +1,5 @@
-"""Numbers of the card that fall, or rise, from one read to the next, in the runs that a branch which compares them makes (improving.py): each comparison with an
-earlier one then says that it is better, or never does."""
+"""Numbers of the card that fall, or rise, from one read to the next, in the runs that a branch which compares them makes (improving.py): each comparison
+with an earlier one then says that it is better, or never does."""
 import os
 import sys
 
@@ -18,6 +18,7 @@ class Falls:
         self.measured = set()  # lines that read or compare a float, or a count, that only the card knows
         self.readers = set()  # functions that were being called then, by name
         self.varied = {}  # where such a number was put: which it is
+        self.given = set()  # floats that were put anywhere: a copy of one, or the least of several, stays as it is
         self.program = getattr(sys.modules.get("__main__"), "__file__", None)
         library.at_end(self.say_what_keeps)
 
@@ -39,13 +40,14 @@ class Falls:
         """`t`, one number of the card that is a guess, or unknown where there is a `usual` one, becomes the next of those that fall or rise, once."""
         held, state = self.twin(t)
         at, floats = t.data_ptr(), t.dtype.is_floating_point
-        if state not in (0, GUESS) or not state and usual is None or state and self.varied.get(at) == held.item():
+        if state not in (0, GUESS) or not state and usual is None or state and (self.varied.get(at) == held.item() or floats and held.item() in self.given):
             return
         if not floats and (t.dtype is self.torch.bool or self.is_asked_for_a_size()):
             return
         value = held.double() * self.share(0.25) if state else self.torch.full(t.shape, usual * self.share(), dtype=self.torch.float64, device="cpu")
         value = (value if floats else value.round()).to(t.dtype)
         self.varied[at] = value.item()
+        self.given.add(value.item())
         self.keep(t, value, GUESS)
 
     def is_asked_for_a_size(self):
