@@ -34,6 +34,7 @@ class Reads:
         self.said_guesses, self.said_open, self.said_size = set(), False, False
         self.say_guessed, self.say_size_of_numbers = self.shell(self.say_guessed), self.shell(self.say_size_of_numbers)
         self.within_bounds = self.shell(self.keep_within_bounds)
+        self.mask_on_host = self.shell(self.choose_on_host)
         self.vary_guess = self.shell(self.vary)
 
     def read(self, t):
@@ -55,8 +56,8 @@ class Reads:
             if state >= GUESS:
                 self.say_guessed(t, state)
             elif not state and t.dtype is self.torch.bool:
-                if t.numel() > 1:
-                    self.say_size(counts.MASK)
+                if t.numel() > 1 and by_source(counts.is_size, True, counts.MASK):
+                    self.mask_on_host(t)
             elif not state and self.bounds and self.within_bounds(t):
                 return b""  # it is known now
             elif not state:
@@ -167,6 +168,11 @@ class Reads:
             self.said_open = True
             library.mark("open", f"{frame.f_code.co_filename}:{frame.f_lineno} makes a tensor as large as a value of the card says ({bare}): it may need more", 1)
 
+    def choose_on_host(self, t):
+        """An unknown mask chooses on the host: it is as one that chooses on the card."""
+        self.keep(t, self.rules.mask(t.shape, self.rules.lacks(t)), GUESS)
+        self.say_routed(MASKS)
+
     def say_size_of_numbers(self, t):
         n = self.span(t)
         state = library.known(t.data_ptr(), n * t.element_size(), self.scratch(n * t.element_size())) if n * t.element_size() <= KNOWN else 0
@@ -176,7 +182,7 @@ class Reads:
             self.say_guess_of_size(None, state == CHOICE)
 
     def say_size(self, what, is_whole=False):
-        """Once: a line that makes a size of a number that nothing here knows or bounds, or chooses by a mask or by numbers on the host, all of them alike here."""
+        """Once: a line that makes a size of a number that nothing here knows or bounds, or chooses by numbers on the host, all of them alike here."""
         if not self.said_size and by_source(counts.is_size, True, what, is_whole):
             self.said_size = True
             frame = own_frame(sys._getframe())
