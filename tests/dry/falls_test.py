@@ -22,6 +22,7 @@ KEEPING = {
     "after a function that is left": "def better(loss, state, best):\n    if loss >= best:\n        return state\n    return copy.deepcopy(model.state_dict())\n",
     "a flag": LOOP + "    is_best = evaluate(model) > best_accuracy\n    log(is_best)\n    if is_best:\n        kept = copy.deepcopy(model.state_dict())\n",
     "the least of a list": LOOP + "    seen.append(loss.item())\n    if seen[-1] == min(seen):\n        kept = copy.deepcopy(model.state_dict())\n",
+    "a comparison on the card": LOOP + "    if torch.lt(loss, best).item():\n        kept = copy.deepcopy(model.state_dict())\n",
     "one of two values": LOOP + "    kept = copy.deepcopy(model.state_dict()) if loss < best else kept\n",
     "one condition after another": LOOP + "    loss < best and keep(model)\n",
     "a method that copies": """

@@ -25,7 +25,7 @@ rmse norm improvement improved monitor current residual diff delta kl elbo dice 
 greatest criterion evaluate evaluation validate valid validation val test entropy likelihood distance""".split())
 READING = "item tolist numpy cpu mean sum median std var norm detach get squeeze max min exp sqrt".split()
 FLAGS = frozenset("best improved improvement better stop early".split())
-DEPTH = 4
+DEPTH = 8
 
 
 class Source:
@@ -50,17 +50,18 @@ class Source:
             node = self.parents.get(id(node))
         return node
 
+    def variable(self, node):
+        """The same for each use of one variable, or of attributes of one name."""
+        if isinstance(node, ast.Attribute):
+            return None, node.attr
+        scope = self.scope(node)
+        while scope is not None and (id(scope), node.id) not in self.set_names:
+            scope = self.scope(scope)
+        return id(scope), node.id
+
     def assigned(self, node):
         """What this variable or attribute is set to: (statement, value); None: it is never set, or by a caller."""
-        if isinstance(node, ast.Attribute):
-            return self.set_attributes.get(node.attr)
-        scope = self.scope(node)
-        while scope is not None:
-            found = self.set_names.get((id(scope), node.id))
-            if found:
-                return found
-            scope = self.scope(scope)
-        return self.set_names.get((id(None), node.id))
+        return self.set_attributes.get(node.attr) if isinstance(node, ast.Attribute) else self.set_names.get(self.variable(node))
 
 
 def _set(n):
@@ -95,20 +96,21 @@ class Measures:
 
     def __init__(self, source, functions, readers=()):
         self.source, self.functions, self.readers = source, functions, readers
-        self.known = {}
+        self.known = {}  # by variable or function, and what is asked of it; False while it is found out
+
+    def once(self, key, find):
+        if key not in self.known:
+            self.known[key] = False
+            self.known[key] = find()
+        return self.known[key]
 
     def is_float(self, node, depth=DEPTH):
         """Whether something says so: that it is read from a tensor, what it is called, or a function that read one when it was called."""
         if depth < 0 or node is None or isinstance(node, ast.Constant):
             return False
         if isinstance(node, (ast.Name, ast.Attribute)):
-            words = _words(node.id if isinstance(node, ast.Name) else node.attr)
-            if words & WHOLE_WORDS:
-                return False
-            found = self.source.assigned(node)
-            if words & MEASURES and not (found and all(type(getattr(value, "value", None)) is str for _, value in found)):
-                return True
-            return any(self.is_float(value, depth - 1) for _, value in found or ()) or isinstance(node, ast.Attribute) and self.is_float(node.value, depth - 1)
+            of_one = isinstance(node, ast.Attribute) and not _words(node.attr) & WHOLE_WORDS and self.is_float(node.value, depth - 1)
+            return self.once(("float", *self.source.variable(node)), lambda: self.is_float_variable(node, depth)) or of_one
         if isinstance(node, ast.Subscript):
             key = node.slice.value if isinstance(node.slice, ast.Constant) else ""
             return bool(isinstance(key, str) and _words(key) & MEASURES) or self.is_float(node.value, depth)
@@ -127,6 +129,15 @@ class Measures:
         if isinstance(node, (ast.UnaryOp, ast.Starred, ast.Await, ast.IfExp, ast.Tuple, ast.List, ast.BoolOp)):
             return any(self.is_float(child, depth) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
         return isinstance(node, (ast.ListComp, ast.GeneratorExp)) and self.is_float(node.elt, depth - 1)
+
+    def is_float_variable(self, node, depth):
+        words = _words(node.id if isinstance(node, ast.Name) else node.attr)
+        if words & WHOLE_WORDS:
+            return False
+        found = self.source.assigned(node) or ()
+        if words & MEASURES and not (found and all(type(getattr(value, "value", None)) is str for _, value in found)):
+            return True
+        return any(self.is_float(value, depth - 1) for _, value in found)
 
     def decides(self, test, depth=DEPTH):
         """Whether a test, or a value that is kept for one, follows from a comparison of numbers of the card."""
@@ -147,25 +158,23 @@ class Measures:
                 return True
             bodies = self.functions.get(name)
             if bodies:
-                return any(self.decides_in(f, depth - 1) for f in bodies)
+                return self.once(("better", None, name), lambda: any(self.decides_in(f, depth - 1) for f in bodies))
             found = self.source.assigned(test.func) if isinstance(test.func, (ast.Attribute, ast.Name)) else None
             compares = [n for _, value in found or () if value is not None for n in ast.walk(value)]
             return any(getattr(n, "attr", "") in COMPARING or isinstance(n, ORDERING) for n in compares) or name in ("bool", "any", "all", "item") and \
-                any(self.decides(child, depth - 1) for child in ast.walk(test) if child is not test and isinstance(child, (ast.Compare, ast.Name)))
+                any(self.decides(child, depth - 1) for child in ast.walk(test) if child is not test and isinstance(child, (ast.Call, ast.Compare, ast.Name)))
         if isinstance(test, (ast.Name, ast.Attribute)):
-            key = id(test)
-            if key not in self.known:
-                self.known[key] = False
-                found = self.source.assigned(test)
-                name = test.id if isinstance(test, ast.Name) else test.attr
-                if found is None:
-                    self.known[key] = bool(_words(name) & FLAGS) and not _words(name) & WHOLE_WORDS
-                else:
-                    self.known[key] = any(self.decides(value, depth - 1) or self.is_under(n, depth - 1) for n, value in found)
-            return self.known[key]
+            return self.once(("flag", *self.source.variable(test)), lambda: self.is_flag(test, depth))
         if isinstance(test, (ast.BoolOp, ast.UnaryOp, ast.NamedExpr, ast.IfExp, ast.BinOp)):
             return any(self.decides(child, depth) for child in ast.iter_child_nodes(test) if isinstance(child, ast.expr))
         return False
+
+    def is_flag(self, node, depth):
+        found = self.source.assigned(node)
+        if found is None:
+            words = _words(node.id if isinstance(node, ast.Name) else node.attr)
+            return bool(words & FLAGS) and not words & WHOLE_WORDS
+        return any(self.decides(value, depth - 1) or self.is_under(n, depth - 1) for n, value in found)
 
     def is_under(self, node, depth):
         """Whether a statement is in a branch that such a comparison decides."""
@@ -190,7 +199,8 @@ class Measures:
         """A number, a word, or what was compared: nothing that has memory of the card."""
         if isinstance(node, ast.Name):
             found = self.source.assigned(node)
-            return bool(found and depth) and all(value is not None and self.is_number(value, depth - 1) for _, value in found)
+            return self.once(("number", *self.source.variable(node)), lambda: bool(found and depth) and all(
+                value is not None and self.is_number(value, depth - 1) for _, value in found))
         if isinstance(node, ast.Call):
             return name_of(node) in ("item", "float", "int", "len", "str", "round", "time", "perf_counter", "dict", "format")
         if isinstance(node, ast.Dict):

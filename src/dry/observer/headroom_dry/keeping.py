@@ -16,7 +16,6 @@ wait_for_everyone writerow zero_grad zip add_scalar add_scalars add_text item wr
 HARMLESS_MODULES = "csv json logger logging math mlflow np numpy os pathlib pickle shutil statistics sys time tqdm wandb warnings writer".split()
 HARMLESS_BEGINNINGS = "save _save log _log print _print write _write dump _dump record plot report notify check_finite".split()
 LEAVING = "exit _exit quit".split()
-DEPTH = 3
 
 
 def base_of(call):
@@ -39,11 +38,12 @@ class Keeping:
 
     def __init__(self, functions, is_number, sure=False):
         self.functions, self.is_number, self.sure = functions, is_number, sure
+        self.known = {}  # by name of a function
 
-    def keeps(self, statements, depth=DEPTH):
-        return any(self._keeps(s, depth) for s in statements)
+    def keeps(self, statements):
+        return any(self._keeps(s) for s in statements)
 
-    def _keeps(self, node, depth):
+    def _keeps(self, node):
         if isinstance(node, FUNCTIONS + (ast.ClassDef,)):
             return False
         if isinstance(node, ast.Call):
@@ -52,18 +52,21 @@ class Keeping:
                 if name == "deepcopy" and not _is_on_host(node) or node.args and name == "copy" and base_of(node) != "copy" or not node.args and not _is_on_host(node.func):
                     return True
             elif name in self.functions and (isinstance(node.func, ast.Name) or name.startswith(tuple(HARMLESS_BEGINNINGS)) or not is_harmless(node)):
-                if depth and any(self.keeps(f.body, depth - 1) for f in self.functions[name]):
+                if name not in self.known:
+                    self.known[name] = False
+                    self.known[name] = any(self.keeps(f.body) for f in self.functions[name])
+                if self.known[name]:
                     return True
             elif name.startswith(tuple(HARMLESS_BEGINNINGS)):
                 return False  # what is saved goes to a file
             elif name in KEEPING:
-                if not all(self.is_number(a) for a in node.args) and not (self.sure and not any(self._keeps(a, depth) for a in node.args)):
+                if not all(self.is_number(a) for a in node.args) and not (self.sure and not any(self._keeps(a) for a in node.args)):
                     return True
             elif not self.sure and not is_harmless(node):
                 return True
         elif isinstance(node, ast.BinOp) and not self.sure and any(getattr(x, "attr", "") in ("grad", "data") for x in (node.left, node.right)):
             return True
-        return any(self._keeps(child, depth) for child in ast.iter_child_nodes(node))
+        return any(self._keeps(child) for child in ast.iter_child_nodes(node))
 
 
 def leaves(statements):
