@@ -43,6 +43,7 @@ KEEPING = {
                     self.kept = copy.deepcopy(model.state_dict())
         """,
     "a function that says which is better": "def won(loss, best):\n    return loss < best - 1e-4\n" + LOOP + "    if won(loss, best):\n        kept = copy.deepcopy(model)\n",
+    "a function that returns one": "def value():\n    return F.cross_entropy(model(x), y)\nf0 = value()\nfor q in range(9):\n    f1 = value()\n    if f1 > f0:\n        pass\n    else:\n        old = copy.deepcopy(model)\n",
     "work of its own": "def test():\n    return model(rows)\n" + LOOP + "    if loss < best:\n        out = test()\n",
     "gradients made anew": "norm = total_norm()\nif norm > 1.0:\n    for p in model.parameters():\n        p.grad = p.grad * (1.0 / norm)\n",
 }
@@ -78,6 +79,10 @@ class Branches(unittest.TestCase):
     def test_a_function_that_read_such_a_number_gives_one_whatever_it_is_called(self):
         program = "for q in range(8):\n    v = run(model)\n    if v < b:\n        b, w = v, copy.deepcopy(model)\n"
         self.assertEqual((self.line(program), self.line(program, readers={"run"})), (0, 3))
+
+    def test_an_error_that_stops_the_training_ends_it_and_others_do_not(self):
+        program = LOOP + "    if loss.item() > 1e4:\n        raise {}('...')\n"
+        self.assertEqual([self.line(program.format(e), ended_itself=True) for e in ("RuntimeError", "StopTraining", "optuna.TrialPruned")], [0, 3, 3])
 
     def test_what_ends_a_loop_counts_where_the_program_ended_by_itself(self):
         program = LOOP + "    if loss.item() < best:\n        best, waited = loss.item(), 0\n    else:\n        waited += 1\n    if waited >= 3:\n        break\n"

@@ -123,12 +123,17 @@ class Measures:
                 return False
             if name in ("item", "tolist", "numpy", "cpu") or name in self.readers or _words(name) & MEASURES:
                 return True
+            if name in self.functions and self.once(("gives", None, name), lambda: any(self.gives_float(f, depth - 1) for f in self.functions[name])):
+                return True
             of = [node.func.value] if isinstance(node.func, ast.Attribute) and name in READING else []
             passed = node.args if name in ("min", "max", "abs", "float", "sum", "mean", "asarray", "array") else []
             return any(self.is_float(x, depth - 1) for x in of + passed)
         if isinstance(node, (ast.UnaryOp, ast.Starred, ast.Await, ast.IfExp, ast.Tuple, ast.List, ast.BoolOp)):
             return any(self.is_float(child, depth) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
         return isinstance(node, (ast.ListComp, ast.GeneratorExp)) and self.is_float(node.elt, depth - 1)
+
+    def gives_float(self, function, depth):
+        return any(isinstance(n, ast.Return) and n.value is not None and self.is_float(n.value, depth) for n in ast.walk(function))
 
     def is_float_variable(self, node, depth):
         words = _words(node.id if isinstance(node, ast.Name) else node.attr)

@@ -70,9 +70,14 @@ class Keeping:
 
 
 def leaves(statements):
-    """Whether the loop, the function or the program ends there, for good."""
+    """Whether the loop, the function or the program ends there, for good. An error is no such end, but one that stops the training is."""
     nodes = [n for s in statements for n in ast.walk(s)]
-    return any(isinstance(n, (ast.Break, ast.Return, ast.Raise)) or name_of(n) in LEAVING for n in nodes)
+    return any(isinstance(n, (ast.Break, ast.Return)) or name_of(n) in LEAVING or isinstance(n, ast.Raise) and _stops(n.exc) for n in nodes)
+
+
+def _stops(raised):
+    name = name_of(raised) or getattr(raised, "attr", "") or getattr(raised, "id", "")
+    return any(word in name for word in ("Stop", "Exit", "Pruned"))
 
 
 def _is_on_host(node):
