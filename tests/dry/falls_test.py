@@ -134,6 +134,15 @@ class Falls(Dry):
         self.assertEqual((on_card, read, many, on_all), (1, 1, 1, 1))
         self.assertGreater(share, 1, "a share of right answers grows")
 
+    def test_a_float_falls_past_thresholds_and_stays_above_zero(self):
+        program = """
+            import torch
+            read = [torch.randn([], device="cuda").item() for _ in range(900)]
+            print(read[0] > 3, read[8] < 0.1, all(a > b > 0 for a, b in zip(read, read[1:])), all(a < b < 1 for a, b in zip(read, read[1:])))
+        """
+        self.assertEqual(self.dry(program, HEADROOM_DRY_ROUTING="random+falls")[0], ["True True True False"])
+        self.assertEqual(self.dry(program, HEADROOM_DRY_ROUTING="random+rises")[0], ["False False False True"])
+
     def test_a_count_that_makes_a_size_stays_what_it_was(self):
         program = """
             import torch

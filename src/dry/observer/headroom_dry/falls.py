@@ -9,7 +9,8 @@ from .frames import asking_frames, own_frame
 from .rules import FALLS
 
 CALLERS = 20
-TURNS = 4  # after so many reads a falling number is half of the first
+TURNS = 4  # after so many reads a falling count is half of the first
+FIRST, STEEP, LESS = 16 / 3, 10, 0.6  # a float falls from 4 to below 0.03 in its first reads: past the thresholds that losses are held against
 
 
 class Falls:
@@ -31,10 +32,13 @@ class Falls:
             self.readers.update(f.f_code.co_name for f, _ in zip(asking_frames(frame), range(CALLERS)))
 
     def share(self, least=None):
-        """Of the usual number: what the next one is. `least`: where a rising one begins, up to all of it; else from all of it to a third more."""
-        down = 1 / (1 + self.turns / TURNS)
-        self.turns += 1
-        return down if self.rules.way == "falls" else (4 - down) / 3 if least is None else 1 - (1 - least) * down
+        """Of the usual number: what the next one is. `least`: of a count, which is no more than it is; where a rising one begins. Else a rising one goes from
+        all of it to a third more."""
+        turn, self.turns = self.turns, self.turns + 1
+        down = 1 / (1 + turn / TURNS)
+        if self.rules.way == "falls":
+            return down if least is not None else FIRST * LESS ** min(turn, STEEP) / (1 + max(turn - STEEP, 0) / TURNS)
+        return (4 - down) / 3 if least is None else 1 - (1 - least) * down
 
     def vary(self, t, usual=None):
         """`t`, one number of the card that is a guess, or unknown where there is a `usual` one, becomes the next of those that fall or rise, once."""
