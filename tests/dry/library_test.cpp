@@ -250,6 +250,7 @@ TEST_F(DryLibrary, VisibleCardsAreCounted) {
   EXPECT_EQ(run("count", {"CUDA_VISIBLE_DEVICES=1,-1,2"}), (Numbers{0, 1, 4, 0, 1024}));
   EXPECT_EQ(run("count", {"CUDA_VISIBLE_DEVICES=5000"}), (Numbers{100, 0, 4, 0, 1024}));
   EXPECT_EQ(run("count", {"CUDA_VISIBLE_DEVICES="}), (Numbers{100, 0, 4, 0, 1024}));
+  EXPECT_EQ(run("count", {"LOCAL_WORLD_SIZE=6"}), (Numbers{0, 6, 6, 0, 1024})) << "a script has called the launcher";
 }
 
 TEST_F(DryLibrary, AKilledProcessLeavesWhatItDid) {
@@ -284,6 +285,11 @@ TEST_F(DryLibrary, RanksExchangeSmallValues) {
   settings.cards = 4;
   EXPECT_EQ(run("ranks"), (Numbers{0, 0, 0, 0}));
   EXPECT_EQ(recorded<dry::Collective>().size(), 4u * 10);
+}
+
+TEST_F(DryLibrary, ABarrierWaitsForTheOtherRank) {
+  settings.cards = 2;
+  EXPECT_EQ(run("barrier"), (Numbers{0, 0}));
 }
 
 TEST_F(DryLibrary, RanksThatForgetToTakeACardEachAreRefused) {

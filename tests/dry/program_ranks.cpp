@@ -1,5 +1,6 @@
 // Ranks that exchange values by NCCL, and the thread that PyTorch has beside it.
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -156,20 +157,46 @@ int rank_of(int rank, int ranks, Id id) {
   return right ? 0 : 2;
 }
 
-void ranks() {
-  constexpr int ranks = 4;
+void print_what_ranks_return(int ranks, int (*program)(int rank, int ranks, Id id)) {
   Id id{};
   call("ncclGetUniqueId", &id);
   std::vector<pid_t> children;
   for (int r = 0; r < ranks; ++r) {
     children.push_back(fork());
-    if (children.back() == 0) _exit(rank_of(r, ranks, id));
+    if (children.back() == 0) _exit(program(r, ranks, id));
   }
   for (const pid_t child : children) {
     int status = -1;
     waitpid(child, &status, 0);
     print(WEXITSTATUS(status));
   }
+}
+
+void ranks() { print_what_ranks_return(4, rank_of); }
+
+int word[2];  // a pipe
+
+// One rank is late, and says so in a pipe before the barrier; the other, which waited, must find the word there.
+int before_and_behind_barrier(int rank, int ranks, Id id) {
+  constexpr int float32 = 7, sum = 0;
+  void* group = nullptr;
+  call("cudaSetDevice", rank);
+  if (call("ncclCommInitRank", &group, ranks, id, rank) != 0) return 1;
+  char* const p = allocate(mib);
+  if (rank == 0) {
+    usleep(300'000);
+    [[maybe_unused]] const auto n = write(word[1], "w", 1);
+  }
+  void* const stream = nullptr;
+  call("ncclAllReduce", static_cast<const void*>(p), static_cast<void*>(p), std::size_t(1), float32, sum, group, stream);
+  call("cudaStreamSynchronize", stream);
+  char there = 0;
+  if (rank == 1 && ::read(word[0], &there, 1) != 1) return 2;
+  return 0;
+}
+
+void barrier() {
+  if (pipe2(word, O_NONBLOCK) == 0) print_what_ranks_return(2, before_and_behind_barrier);
 }
 
 // Two ranks that forgot to take a card each: the later one is refused.
@@ -196,8 +223,6 @@ void ranks_on_one_card() {
 }  // namespace
 
 const Words rank_words = {
-    {"watchdog", watchdog},
-    {"watchdog_is_waited_for", watchdog_is_waited_for},
-    {"ranks", ranks},
-    {"ranks_on_one_card", ranks_on_one_card},
+    {"watchdog", watchdog}, {"watchdog_is_waited_for", watchdog_is_waited_for}, {"ranks", ranks},
+    {"barrier", barrier},   {"ranks_on_one_card", ranks_on_one_card},
 };

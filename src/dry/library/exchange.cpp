@@ -8,6 +8,7 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <utility>
 
 #include "dry/library/world.h"
 #include "dry/settings.h"
@@ -102,7 +103,7 @@ int instead_of(const std::string& channel, int rank) {
 }
 
 // More ranks than cards, or a launcher that says so.
-bool several_hosts() { return number_of(hosts_variable) > 1 || number_of("WORLD_SIZE") > std::max(1, number_of(cards_variable)); }
+bool several_hosts() { return number_of(hosts_variable) > 1 || number_of("WORLD_SIZE") > std::max(1, host_cards()); }
 
 int patience() {
   if (!several_hosts()) return patience_ms;
@@ -134,6 +135,23 @@ std::optional<Given> take_values(const std::string& channel, int rank, std::uint
   }
   note(Said::refused, "a rank did not come: " + channel);
   return {};
+}
+
+namespace {
+
+struct Meeting {
+  int ranks = 0;
+  std::uint64_t number = 0;
+};
+thread_local std::map<std::string, Meeting> meetings;  // by channel: the latest, because a rank's contributions come in order
+
+}  // namespace
+
+void meet_later(const std::string& channel, int ranks, std::uint64_t number) { meetings[channel] = {ranks, number}; }
+
+void meet() {
+  for (const auto& [channel, meeting] : std::exchange(meetings, {}))
+    for (int r = 0; r < meeting.ranks; ++r) take_values(channel, r, meeting.number);
 }
 
 }  // namespace headroom::dry

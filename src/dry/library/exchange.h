@@ -21,4 +21,8 @@ struct Given {
 std::optional<Given> take_values(const std::string& channel, int rank, std::uint64_t number);   // none: that rank was too late
 std::optional<Given> given_so_far(const std::string& channel, int rank, std::uint64_t number);  // without waiting
 
+// A barrier is a sum of one number and a wait for it: what a rank does before it, the others find done after it (a folder that one has written).
+void meet_later(const std::string& channel, int ranks, std::uint64_t number);  // the n-th contribution of each rank
+void meet();                                                                   // the host waits for the card: until all have come
+
 }  // namespace headroom::dry

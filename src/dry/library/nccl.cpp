@@ -268,6 +268,7 @@ int ncclAllReduce(const void* in, void* out, std::size_t count, int type, int op
   const Offer o = offer(*c, in, bytes, bytes, type);
   record("ncclAllReduce", *c, s, bytes, type, -1, o.made);
   if (!o.made) return c->ranks > 1 ? forget(out, bytes) : copy_known(out, in, bytes), success;
+  if (count == 1) meet_later(c->channel, c->ranks, o.number);
   know_later(out, bytes, [channel = c->channel, ranks = c->ranks, n = o.number, bytes, type, operation](char* to) {
     return fetch_reduced(channel, ranks, n, 0, bytes, type, operation, to);
   });

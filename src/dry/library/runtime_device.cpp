@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "dry/library/caller.h"
+#include "dry/library/exchange.h"
 #include "dry/library/last_error.h"
 #include "dry/library/memory.h"
 #include "dry/library/order.h"
@@ -129,6 +130,7 @@ int cudaDeviceGetLimit(std::size_t* out, int) {
 int cudaDeviceSetCacheConfig(int) { return ok; }
 int cudaDeviceSynchronize() {
   settle();
+  meet();
   host_waits_for_device(device());
   order_host_waits_for_device(device());
   return ok;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "dry/library/caller.h"
+#include "dry/library/exchange.h"
 #include "dry/library/host.h"
 #include "dry/library/last_error.h"
 #include "dry/library/order.h"
@@ -75,6 +76,7 @@ int cudaStreamGetId(StreamHandle s, unsigned long long* out) {
 int cudaStreamQuery(StreamHandle s) { return done(stream_of(s).done_ns) ? ok : not_ready; }
 int cudaStreamSynchronize(StreamHandle s) {
   settle();
+  meet();
   host_waits(stream_of(s));
   order_host_waits(stream_of(s));
   return ok;
@@ -124,6 +126,7 @@ int cudaEventQuery(void* e) {
 }
 int cudaEventSynchronize(void* e) {
   settle();
+  meet();
   host_waits(*static_cast<Event*>(e));
   order_host_waits(*static_cast<Event*>(e));
   return ok;

@@ -23,9 +23,11 @@ namespace headroom::dry {
 
 namespace {
 
+// As many as the forecast was told, or as a launcher started ranks for: the forecast sees no launcher that is called by a script.
 int asked_cards() {
   const char* const all = std::getenv(cards_variable);
-  return all ? std::max(0, std::atoi(all)) : 1;
+  const char* const ranks = std::getenv("LOCAL_WORLD_SIZE");
+  return std::max(all ? std::atoi(all) : 1, ranks ? std::min(std::atoi(ranks), most_cards) : 0);
 }
 
 // The cards that are visible, by their index on the host: "0,2"; as CUDA does, the list ends at the first that is none. A host has each card that is named:
