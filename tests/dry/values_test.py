@@ -25,6 +25,26 @@ class Values(Dry):
         self.assertTrue(lines[0].startswith("True"), lines)
         self.assertEqual(lines[1], "[[0, 4, 8], [12, 16, 20]] [[3, 7, 11], [15, 19, 23]]")
 
+    def test_functions_of_pytorch_that_a_program_replaces_are_not_used(self):
+        """DeepSpeed's zero.Init makes weights in half precision so: half the memory that a copy of the values needs."""
+        lines, _ = self.dry("""
+            import torch
+            empty, ones, asked = torch.empty, torch.ones, []
+            def halved(made):
+                def make(*size, **how):
+                    asked.append(how.get("device"))
+                    how["device"] = how.get("device") or "cuda"
+                    t = made(*size, **how)
+                    if t.is_floating_point():
+                        t.data = t.data.to(torch.bfloat16)
+                    return t
+                return make
+            torch.empty, torch.ones = halved(empty), halved(ones)
+            x = torch.ones(1000)
+            print(x.dtype, x.device.type, x[7].item(), (x[:3] + 1).tolist(), asked)
+            """)
+        self.assertEqual(lines, ["torch.bfloat16 cuda 1.0 [2.0, 2.0, 2.0] [None]"])
+
     def test_a_row_that_a_table_does_not_have_is_told_with_its_line(self):
         """A card's kernel asserts, and every later call fails, elsewhere."""
         lines, marks = self.dry("""

@@ -26,8 +26,8 @@ def observe(torch):
     requests.begin(torch)
     steps.begin(torch, after_import)
     if DRY:
-        from . import searches, tuning, values
-        steps.values = values.Values(torch)
+        from . import searches, tuning, twins, values
+        steps.values = values.Values(twins.as_it_is(torch))
         searches.begin(after_import, steps.values)
         tuning.begin(after_import, torch)
         hosts.begin(torch)

@@ -2,11 +2,20 @@
 import array
 import ctypes
 import threading
+import types
 
 from . import library
 from .operations import COPIED, FEW, FLOATS, FLOATS_LATER, MOST, MOST_PIECES
 
 _of_thread = threading.local()
+
+
+def as_it_is(torch):
+    """PyTorch's names as they are now. A program may put others in their place: inside DeepSpeed's zero.Init `torch.empty` gives another dtype."""
+    now = types.ModuleType("torch")
+    now.__dict__.update(torch.__dict__)
+    now.__getattr__ = lambda name: getattr(torch, name)  # modules that PyTorch imports when they are asked for
+    return now
 
 
 class Twins:
