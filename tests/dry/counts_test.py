@@ -236,10 +236,12 @@ class Counts(Dry):
         """Nothing says how large the numbers of a card are: the answer is "at least"."""
         head = "import torch, torch.nn.functional as F\nx = (torch.randn(64, device='cuda') * 9).long()\ndef largest(x):\n    return int(x.abs().max()) + 1\n"
         for use in "torch.zeros(int(x.abs().max()) + 1)", "n = largest(x)\nm = n + 3\ntorch.zeros(2, m)", "F.one_hot(x.abs())", "x[:x.max().item()]", \
-                "n = x.max().item()\nF.pad(x, (0, n + 1))", "n = int(x.float().abs().max().item() * 3)\nfor i in range(n): pass":
+                "n = x.max().item()\nF.pad(x, (0, n + 1))", "n = int(x.float().abs().max().item() * 3)\nfor i in range(n): pass", \
+                "n = x.abs().max().item()\nprint(torch.LongTensor(n))":
             _, marks = self.dry(head + use + "\n")
             self.assertEqual([m[2] for m in marks if m[0] == "open"], [1], use)
-        for use in "print(x.max().item())", "n = largest(x)\nprint(f'{n}', n / 3)", "F.one_hot(x.abs() % 3, 3)", "best = max(0, x.max().item())\nprint(torch.zeros(3).max() > best)":
+        for use in "print(x.max().item())", "n = largest(x)\nprint(f'{n}', n / 3)", "F.one_hot(x.abs() % 3, 3)", "best = max(0, x.max().item())\nprint(torch.zeros(3).max() > best)", \
+                "n = x.max().item()\nprint(torch.LongTensor([n]) + 1)":
             _, marks = self.dry(head + use + "\n")
             self.assertEqual([m for m in marks if m[0] == "open"], [], use)
 

@@ -132,6 +132,8 @@ def _becomes_size(node, parents, what, is_whole):
             if name in SIZES:
                 return True
             is_whole = is_whole or _makes_whole(parent)
+            if name.endswith("Tensor") and isinstance(child, (ast.List, ast.Tuple)):
+                return False  # torch.ByteTensor([overflow]) has it as an element
             if name not in PASSED:
                 return is_whole and what == NUMBER and name not in SHOWN
         if isinstance(parent, ast.Compare) and what == NUMBERS:
