@@ -292,6 +292,11 @@ TEST_F(DryLibrary, ABarrierWaitsForTheOtherRank) {
   EXPECT_EQ(run("barrier"), (Numbers{0, 0}));
 }
 
+TEST_F(DryLibrary, RanksExchangeLargeObjects) {
+  settings.cards = 2;
+  EXPECT_EQ(run("large_objects"), (Numbers{0, 0}));
+}
+
 TEST_F(DryLibrary, RanksThatForgetToTakeACardEachAreRefused) {
   settings.cards = 2;
   EXPECT_EQ(run("ranks_on_one_card"), Numbers{15});

@@ -195,6 +195,31 @@ int before_and_behind_barrier(int rank, int ranks, Id id) {
   return 0;
 }
 
+// Each rank sends an object of 3 MiB, as pickle begins one, and of as many bytes that are none: the one is moved, the other is not.
+int objects(int rank, int ranks, Id id) {
+  constexpr int uint8 = 1;
+  constexpr std::size_t bytes = 3 * mib;
+  void* group = nullptr;
+  void* const none = nullptr;
+  call("cudaSetDevice", rank);
+  if (call("ncclCommInitRank", &group, ranks, id, rank) != 0) return 1;
+  char* const p = allocate(bytes * std::size_t(ranks + 2));
+  std::string sent(bytes, char(65 + rank)), got(bytes, 0);
+  for (const bool is_object : {true, false}) {
+    sent[0] = is_object ? char(0x80) : 'n', sent[1] = 4;
+    copy(p, sent.data(), bytes);
+    char* const all = p + 2 * bytes;
+    call("ncclAllGather", static_cast<const void*>(p), static_cast<void*>(all), bytes, uint8, group, none);
+    copy(p + bytes, all + bytes * std::size_t(1 - rank), bytes);
+    copy(got.data(), p + bytes, bytes);
+    const std::string other = std::string(1, char(0x80)) + char(4) + std::string(bytes - 2, char(65 + 1 - rank));
+    if (got != (is_object ? other : std::string(bytes, 0))) return 2 + is_object;
+  }
+  return 0;
+}
+
+void large_objects() { print_what_ranks_return(2, objects); }
+
 void barrier() {
   if (pipe2(word, O_NONBLOCK) == 0) print_what_ranks_return(2, before_and_behind_barrier);
 }
@@ -223,6 +248,6 @@ void ranks_on_one_card() {
 }  // namespace
 
 const Words rank_words = {
-    {"watchdog", watchdog}, {"watchdog_is_waited_for", watchdog_is_waited_for}, {"ranks", ranks},
-    {"barrier", barrier},   {"ranks_on_one_card", ranks_on_one_card},
+    {"watchdog", watchdog},           {"watchdog_is_waited_for", watchdog_is_waited_for}, {"ranks", ranks}, {"barrier", barrier},
+    {"large_objects", large_objects}, {"ranks_on_one_card", ranks_on_one_card},
 };

@@ -9,7 +9,8 @@
 
 namespace headroom::dry {
 
-constexpr std::size_t most_exchanged_bytes = 1 << 20;  // from one rank; more is never moved. Plans of a checkpoint take hundreds of KB
+// From one rank. Plans of a checkpoint take hundreds of KB; of more, only Python objects are moved.
+constexpr std::size_t most_exchanged_bytes = 1 << 20, most_object_bytes = std::size_t(1) << 31;
 
 // `channel` names the group; a giver's n-th contribution has number n.
 void give_values(const std::string& channel, int rank, const void* bytes, std::size_t count, bool known);

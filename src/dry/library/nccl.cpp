@@ -76,10 +76,13 @@ bool known_to_its_end(const char* in, std::size_t bytes) {
   return end > 0 && known(in, end, values.data()) == Knowledge::all;
 }
 
+// Bytes are moved if they are an object; whether they are, only their rank knows.
+bool moves(std::size_t bytes, int type) { return bytes <= (is_byte(type) ? most_object_bytes : most_exchanged_bytes) && folder(); }
+
 // Whether a rank's part is known; `values` are then its bytes, with zeros behind an object.
 bool part_is_known(const void* in, std::size_t bytes, int type, std::vector<char>& values) {
+  if (bytes == 0 || (bytes > most_exchanged_bytes && !holds_object(in, bytes))) return false;
   values.resize(bytes);
-  if (bytes == 0) return false;
   return known(in, bytes, values.data()) == Knowledge::all || (is_byte(type) && known_to_its_end(static_cast<const char*>(in), bytes));
 }
 
@@ -91,7 +94,7 @@ void give(const std::string& channel, int rank, const void* in, std::size_t byte
 
 void copy_own(void* to, const void* in, std::size_t bytes, int type) {
   std::vector<char> values;
-  if (bytes <= most_exchanged_bytes && is_byte(type) && part_is_known(in, bytes, type, values))
+  if (moves(bytes, type) && is_byte(type) && part_is_known(in, bytes, type, values))
     know(to, bytes, values.data());
   else
     copy_known(to, in, bytes);
@@ -103,7 +106,7 @@ struct Offer {
   std::uint64_t number = 0;
 };
 Offer offer(Communicator& c, const void* in, std::size_t bytes, std::size_t largest, int type) {
-  if (largest > most_exchanged_bytes || c.ranks < 2 || !folder()) return {};
+  if (!moves(largest, type) || c.ranks < 2) return {};
   give(c.channel, c.rank, in, bytes, type);
   return {true, c.exchanged++};
 }
@@ -139,14 +142,12 @@ bool fetch_reduced(const std::string& channel, int ranks, std::uint64_t number, 
 
 std::size_t bytes_of(std::size_t count, int type) { return count * nccl_type_bytes(type); }
 
-bool moves(std::size_t bytes) { return bytes <= most_exchanged_bytes && folder(); }
-
 void send_small(Communicator& c, const void* in, std::size_t bytes, int type, int peer) {
-  if (moves(bytes)) give(c.channel + ".to" + std::to_string(peer), c.rank, in, bytes, type);
+  if (moves(bytes, type)) give(c.channel + ".to" + std::to_string(peer), c.rank, in, bytes, type);
 }
 
-void receive_small(Communicator& c, void* out, std::size_t bytes, int peer) {
-  if (!moves(bytes)) return forget(out, bytes);
+void receive_small(Communicator& c, void* out, std::size_t bytes, int type, int peer) {
+  if (!moves(bytes, type)) return forget(out, bytes);
   know_later(out, bytes, [channel = c.channel + ".to" + std::to_string(c.rank), peer, n = c.received[peer]++, bytes](char* to) {
     return fetch(channel, peer, n, to, bytes);
   });
@@ -329,29 +330,29 @@ int ncclBcast(void* buffer, std::size_t count, int type, int root, Communicator*
 int ncclSend(const void* in, std::size_t count, int type, int peer, Communicator* c, StreamHandle s) {
   const std::size_t bytes = bytes_of(count, type);
   send_small(*c, in, bytes, type, peer);
-  record("ncclSend", *c, s, bytes, type, peer, moves(bytes));
+  record("ncclSend", *c, s, bytes, type, peer, moves(bytes, type));
   return success;
 }
 int ncclRecv(void* out, std::size_t count, int type, int peer, Communicator* c, StreamHandle s) {
   const std::size_t bytes = bytes_of(count, type);
-  record("ncclRecv", *c, s, bytes, type, peer, moves(bytes));
-  receive_small(*c, out, bytes, peer);
+  record("ncclRecv", *c, s, bytes, type, peer, moves(bytes, type));
+  receive_small(*c, out, bytes, type, peer);
   return success;
 }
 int ncclGather(const void* in, void* out, std::size_t count, int type, int root, Communicator* c, StreamHandle s) {
   const std::size_t bytes = bytes_of(count, type);
-  record("ncclGather", *c, s, bytes, type, root, moves(bytes));
+  record("ncclGather", *c, s, bytes, type, root, moves(bytes, type));
   if (c->rank != root) return send_small(*c, in, bytes, type, root), success;
   for (int r = 0; r < c->ranks; ++r) {
     char* const to = static_cast<char*>(out) + std::size_t(r) * bytes;
-    r == root ? copy_own(to, in, bytes, type) : receive_small(*c, to, bytes, r);
+    r == root ? copy_own(to, in, bytes, type) : receive_small(*c, to, bytes, type, r);
   }
   return success;
 }
 int ncclScatter(const void* in, void* out, std::size_t count, int type, int root, Communicator* c, StreamHandle s) {
   const std::size_t bytes = bytes_of(count, type);
-  record("ncclScatter", *c, s, bytes, type, root, moves(bytes));
-  if (c->rank != root) return receive_small(*c, out, bytes, root), success;
+  record("ncclScatter", *c, s, bytes, type, root, moves(bytes, type));
+  if (c->rank != root) return receive_small(*c, out, bytes, type, root), success;
   for (int r = 0; r < c->ranks; ++r) {
     const char* const from = static_cast<const char*>(in) + std::size_t(r) * bytes;
     r == root ? copy_own(out, from, bytes, type) : send_small(*c, from, bytes, type, r);

@@ -187,8 +187,18 @@ void forget_each(void* p, std::span<const std::int64_t> places, std::size_t elem
   parts().forget(holes);
 }
 
+bool is_object(const void* bytes, std::size_t count) {
+  const auto* const b = static_cast<const unsigned char*>(bytes);
+  return count >= 4 && ((b[0] == 0x80 && b[1] >= 2 && b[1] <= 5) || std::memcmp(b, "PK\x03\x04", 4) == 0);
+}
+
+bool holds_object(const void* p, std::size_t bytes) {
+  char head[4];
+  return bytes >= sizeof head && known(p, sizeof head, head) == Knowledge::all && is_object(head, sizeof head);
+}
+
 void copy_known(void* to, const void* from, std::size_t bytes) {
-  if (bytes > most_known_bytes) return forget(to, bytes);
+  if (bytes > most_known_bytes && !holds_object(from, bytes)) return forget(to, bytes);
   std::vector<char> what(bytes);
   const Knowledge how = known(from, bytes, what.data());
   if (how != Knowledge::none) return know(to, bytes, what.data(), how);
@@ -207,6 +217,8 @@ void read_device(void* to, const void* from, std::size_t bytes, bool guess_true)
   Knowledge how = Knowledge::none;
   if (bytes <= most_known_bytes)
     how = find(from, bytes, to, std::span(element).first(element_bytes));
+  else if (holds_object(from, bytes))
+    how = known(from, bytes, to);
   else
     std::memset(to, 0, bytes);
   bool is_known = how == Knowledge::all;

@@ -22,9 +22,13 @@ void forget_each(void* p, std::span<const std::int64_t> places, std::size_t elem
 void know_later(void* p, std::size_t bytes, std::function<bool(char* out)> fetch);
 void copy_known(void* to, const void* from, std::size_t bytes);  // on the card
 
+// Python objects that ranks send each other are kept and read whatever their size: a program unpickles them.
+bool is_object(const void* bytes, std::size_t count);  // pickled, or a file of torch.save
+bool holds_object(const void* p, std::size_t bytes);   // on the card
+
 // What the calling thread's reads give for unknown bytes, again and again: one element, of at most 16 bytes. 0 bytes: zeros.
 void unknown_reads_as(const void* element, std::size_t bytes);
-// The program reads the card: `guess_true` gives 1 for one unknown byte. Of more than most_known_bytes, unknown bytes are zeros.
+// The program reads the card: `guess_true` gives 1 for one unknown byte. More than most_known_bytes are zeros, if they are no object.
 void read_device(void* to, const void* from, std::size_t bytes, bool guess_true);
 
 void answer(const void* value, std::size_t bytes, bool known);

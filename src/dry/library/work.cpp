@@ -270,7 +270,7 @@ void copy(void* to, const void* from, std::size_t bytes, StreamHandle handle) {
     std::memmove(to, from, bytes);
   else if (way == Way::to_host)
     read_device(to, from, bytes, stream_of(handle).asks_all);
-  else if (way == Way::to_device && bytes <= most_known_bytes)
+  else if (way == Way::to_device && (bytes <= most_known_bytes || is_object(from, bytes)))
     know(to, bytes, from);
   else if (way == Way::to_device)
     forget(to, bytes);
