@@ -144,6 +144,10 @@ TEST_F(DryLibrary, TheAllocatorIsToldLateWhatOnlyTheCardsSpeedDecides) {
 TEST_F(DryLibrary, TheThreadBesideNcclLooksByThePaceOfTheProgram) {
   EXPECT_EQ(run("watchdog"), (Numbers{0, 0, 1, 1, 1, 1, 2, 0, 3, 1, 4, 0, 1}));
   EXPECT_EQ(run("watchdog", {"HEADROOM_DRY_EVENTS=late"}), (Numbers{0, 0, 0, 0, 1, 1, 2, 0, 3, 1, 3, 1, 1}));
+  long long marked = 0;
+  for (const dry::Process& p : dry::read_record(folder))
+    p.each([&](const dry::Head&, const dry::Mark& m) { marked += p.name(m.what) == "events"; });
+  EXPECT_EQ(marked, 2) << "it let go of large sums: who gives their memory back later cannot be seen";
 }
 
 TEST_F(DryLibrary, TheThreadBesideNcclLooksWhereTheProgramWaitsForIt) { EXPECT_EQ(run("watchdog_is_waited_for"), (Numbers{1, 1})); }

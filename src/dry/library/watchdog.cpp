@@ -51,6 +51,7 @@ struct Watchdogs {
   std::condition_variable came_back;
   std::atomic<std::uint64_t> due_ns = period_ns();  // when they look next, by the pace
   std::atomic<bool> have_work = false;              // a collective since they looked, or one that was not done then
+  std::atomic<bool> have_large_sum = false;
 
   Watchdogs();
 };
@@ -148,7 +149,10 @@ bool done_for_watchdog(const Event& event) {
   return false;
 }
 
-void collective_given() { watchdogs().have_work = true; }
+void collective_given(bool is_large_sum) {
+  watchdogs().have_work = true;
+  if (is_large_sum) watchdogs().have_large_sum = true;
+}
 
 void watchdog_gives() {
   if (is_watchdog()) say_speed_decides();
@@ -164,6 +168,7 @@ void let_watchdogs_look() {
   if (now < all.due_ns) return;
   all.due_ns = (now / period_ns() + 1) * period_ns();
   if (!all.have_work.exchange(false)) return;
+  if (all.have_large_sum.exchange(false)) say_speed_decides();
   std::vector<Watchdog*> look;
   for (Watchdog* w : all.all) {
     if (!w->waits_at) continue;

@@ -284,7 +284,7 @@ void exchanged(const char* name, StreamHandle handle, const Exchange& e) {
   Stream& stream = stream_of(handle);
   pace_kernel(name);
   occupy(stream, double(e.bytes) / card().link_bytes_per_s);
-  collective_given();
+  collective_given(std::string_view(name) == "ncclAllReduce" && e.bytes > (1 << 20));
   Recorder& record = Recorder::get();
   record.add(Collective{.device = index_of(stream.device),
                         .stream = stream.number,
