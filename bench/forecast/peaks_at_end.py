@@ -2,6 +2,7 @@
 line of an error.
 
     python3 peaks_at_end.py PROGRAM ROW [TRACE]          TRACE gets the allocator's requests, one a line: a letter and bytes (xz)
+    torchrun --standalone --nproc-per-node 2 peaks_at_end.py tenth_set/tp_llama.py row.csv          rank 0 writes row.csv.0
     headroom forecast --device h200 --steps 1000 -- python3 peaks_at_end.py fourth_set/edsr.py row.csv
 """
 import lzma
@@ -30,6 +31,8 @@ def ended(program):
 
 def main():
     program, row, *trace = sys.argv[1:]
+    if "RANK" in os.environ:  # under a launcher: a row of each rank
+        row, trace = f"{row}.{os.environ['RANK']}", [f"{t}.{os.environ['RANK']}" for t in trace]
     with open(program) as f:  # what it sets for PyTorch must be there before PyTorch is imported, here too
         os.environ.update(re.findall(r'^os\.environ\["(PYTORCH\w+)"\] = "([^"]*)"$', f.read(), re.M))
     import torch
