@@ -179,41 +179,40 @@ std::vector<SaidRow> said_of(const Told& t) {  // each sentence once, however ma
   return rows;
 }
 
-Record uncertain_of(const Told& t, bool for_people) {
-  const auto values = values_of(t);
-  const auto functions = functions_of(t);
-  const std::uint64_t low = t.row.low_bytes.value_or(t.row.needed_bytes);
+void note(Record& r, std::string text) { r.add(Part{Note{std::move(text), false}}); }
+
+// For programs: numbers and tables, without sentences.
+Record uncertain_as_data(const Told& t) {
+  Record r{"uncertain", "", {}};
   const std::optional<std::uint64_t> high = t.row.high_bytes;
-  Record r{"uncertain", for_people ? "What could be wrong" : "", {}};
-  if (!for_people) {
-    r.add("low_bytes", std::int64_t(low), Unit::bytes);
-    r.add("high_bytes", high ? Value(std::int64_t(*high)) : Value(), Unit::bytes);
-    const ProgramAccount& a = t.accounts.front();  // with segments at other addresses
-    const bool open = std::ranges::any_of(t.processes, [](const ProcessStory& p) { return !p.open.empty(); });
-    const auto allocated = [&](const auto& end) { return a.spread ? Value(std::int64_t(end(*a.spread))) : Value(); };
-    r.add("allocated_low_bytes",
-          allocated([&](const dry::Spread& s) { return t.runs ? t.runs->allocated_low_bytes : least_allocated(a, s.low.allocated); }),
-          Unit::bytes);
-    const Value most = allocated([&](const dry::Spread& s) { return t.runs ? t.runs->allocated_high_bytes : s.high.allocated; });
-    r.add("allocated_high_bytes", open ? Value() : most, Unit::bytes);
-    r.add("unknown_values", t.row.unknown_values).add("accepted_functions", t.row.accepted_functions);
-    r.add(Part{table_of("values", "", values)});
-    r.add(Part{table_of("functions", "", functions)});
-    return r.add(Part{table_of("said", "", said_of(t))});
-  }
-  const auto note = [&](std::string text) { r.add(Part{Note{std::move(text), false}}); };
-  if (std::string rest = rest_of(t); !rest.empty()) note(std::move(rest));
-  if (values.empty() && t.row.accepted_functions == 0)
-    note("Nothing in PyTorch's own bytes: no value was read that only a card knows, and every function was answered.");
-  if (!values.empty()) {
-    std::vector<UnknownValueRow> shown(values.begin(), values.begin() + std::ptrdiff_t(std::min(rows_shown, values.size())));
-    r.add(Part{
-        table_of("values",
-                 fmt::format("Values that the program read and only a card knows: {}; it got {} for a float, and a guess or 0 for others",
-                             t.row.unknown_values, t.other_float.empty() ? "0.75" : t.other_float),
-                 shown)});
-    note("A loss that is printed changes nothing. A value that decides a size, a branch or the end of a loop does: look at these lines.");
-  }
+  r.add("low_bytes", std::int64_t(t.row.low_bytes.value_or(t.row.needed_bytes)), Unit::bytes);
+  r.add("high_bytes", high ? Value(std::int64_t(*high)) : Value(), Unit::bytes);
+  const ProgramAccount& a = t.accounts.front();  // with segments at other addresses
+  const bool open = std::ranges::any_of(t.processes, [](const ProcessStory& p) { return !p.open.empty(); });
+  const auto allocated = [&](const auto& end) { return a.spread ? Value(std::int64_t(end(*a.spread))) : Value(); };
+  r.add("allocated_low_bytes",
+        allocated([&](const dry::Spread& s) { return t.runs ? t.runs->allocated_low_bytes : least_allocated(a, s.low.allocated); }),
+        Unit::bytes);
+  const Value most = allocated([&](const dry::Spread& s) { return t.runs ? t.runs->allocated_high_bytes : s.high.allocated; });
+  r.add("allocated_high_bytes", open ? Value() : most, Unit::bytes);
+  r.add("unknown_values", t.row.unknown_values).add("accepted_functions", t.row.accepted_functions);
+  r.add(Part{table_of("values", "", values_of(t))});
+  r.add(Part{table_of("functions", "", functions_of(t))});
+  return r.add(Part{table_of("said", "", said_of(t))});
+}
+
+void add_values(Record& r, const Told& t, const std::vector<UnknownValueRow>& values) {
+  if (values.empty()) return;
+  std::vector<UnknownValueRow> shown(values.begin(), values.begin() + std::ptrdiff_t(std::min(rows_shown, values.size())));
+  r.add(Part{
+      table_of("values",
+               fmt::format("Values that the program read and only a card knows: {}; it got {} for a float, and a guess or 0 for others",
+                           t.row.unknown_values, t.other_float.empty() ? "0.75" : t.other_float),
+               shown)});
+  note(r, "A loss that is printed changes nothing. A value that decides a size, a branch or the end of a loop does: look at these lines.");
+}
+
+void add_functions(Record& r, const Told& t, const std::vector<OnlyAcceptedRow>& functions) {
   std::vector<OnlyAcceptedRow> shown_functions;  // one that is refused answers as a card without it does
   for (const OnlyAcceptedRow& f : functions)
     if (f.what != "refused" || t.row.status == Status::failed) shown_functions.push_back(f);
@@ -222,55 +221,81 @@ Record uncertain_of(const Told& t, bool for_people) {
                                        shown_functions.begin() + std::ptrdiff_t(std::min(rows_shown, shown_functions.size())));
     r.add(Part{table_of("functions", "Functions that were not answered as a card would", shown)});
   }
-  const ProgramAccount& most = t.accounts.front();
+}
+
+// What addresses and workspaces leave open.
+void add_spread(Record& r, const ProgramAccount& most) {
   if (most.spread && most.spread->layouts > 1 && has_width(*most.spread))
-    note(fmt::format(
-        "PyTorch chose among free blocks of one size {}, by addresses that only the card knows. Its requests were played "
-        "again with segments at {} other sets of addresses{}: {} allocated, {} reserved.",
-        most.spread->choices == 1 ? "once" : fmt::format("{} times", most.spread->choices), most.spread->layouts - 1,
-        most.spread->smaller + most.spread->larger > 0 ? ", and with workspaces as a card may ask for them" : "",
-        words(most.spread->low.allocated, most.spread->high.allocated), words(most.spread->low.reserved, most.spread->high.reserved)));
+    note(r, fmt::format("PyTorch chose among free blocks of one size {}, by addresses that only the card knows. Its requests were played "
+                        "again with segments at {} other sets of addresses{}: {} allocated, {} reserved.",
+                        most.spread->choices == 1 ? "once" : fmt::format("{} times", most.spread->choices), most.spread->layouts - 1,
+                        most.spread->smaller + most.spread->larger > 0 ? ", and with workspaces as a card may ask for them" : "",
+                        words(most.spread->low.allocated, most.spread->high.allocated),
+                        words(most.spread->low.reserved, most.spread->high.reserved)));
   if (most.spread && most.spread->smaller + most.spread->larger > 0 && has_width(*most.spread))
-    note(
-        fmt::format("Only a card decides the workspaces of some convolutions: {} may be smaller there, or absent, and {} larger. The "
-                    "interval has both.",
-                    most.spread->smaller, most.spread->larger));
+    note(r, fmt::format("Only a card decides the workspaces of some convolutions: {} may be smaller there, or absent, and {} larger. The "
+                        "interval has both.",
+                        most.spread->smaller, most.spread->larger));
+}
+
+void add_other_runs(Record& r, const Told& t) {
   if (!t.routing.empty()) {
     std::vector<std::string> reads;
     for (const Routing& one : t.routing) reads.push_back(fmt::format("{} {}", one.line, words_of(one.guessed).does));
     const bool drawn = std::ranges::any_of(t.routing, [](const Routing& one) { return one.guessed == Guessed::draws; });
-    note(fmt::format("{}, which only the card knows. The program was run {}{}.", joined(reads, ", and "),
-                     said_of_runs(words_of_run(t.routing, 0), t.guess_runs), drawn ? "; a card draws still other numbers" : ""));
+    note(r, fmt::format("{}, which only the card knows. The program was run {}{}.", joined(reads, ", and "),
+                        said_of_runs(words_of_run(t.routing, 0), t.guess_runs), drawn ? "; a card draws still other numbers" : ""));
   }
   if (!t.late_runs.empty())
-    note(fmt::format(
-        "Memory of one stream that another used, or that PyTorch holds for a collective, comes back once the card is done with it and "
-        "PyTorch has looked, sooner or later by the speed of card and host. The program was run {}.",
-        said_of_runs("as this card's clock has it", t.late_runs)));
+    note(r,
+         fmt::format(
+             "Memory of one stream that another used, or that PyTorch holds for a collective, comes back once the card is done with it and "
+             "PyTorch has looked, sooner or later by the speed of card and host. The program was run {}.",
+             said_of_runs("as this card's clock has it", t.late_runs)));
+}
+
+// Why nothing bounds the need from above.
+std::string why_open(const Told& t, const std::vector<OnlyAcceptedRow>& functions) {
+  if (t.at_least) return "what it takes after it runs out was not seen";
+  if (std::ranges::any_of(failed_runs(t), [](const OtherRun& run) { return !run.bounds; }))
+    return "a run with other values of the card failed, and what it would take was not seen";
+  if (!runtimes_of(t).empty()) return "what a runtime of its own would take is not counted";
+  if (std::ranges::any_of(t.processes, &ProcessStory::tuned))
+    return "measuring kernels to choose among them leaves memory reserved on a card, of which only a part is seen here";
+  if (std::ranges::any_of(t.processes, [](const ProcessStory& p) { return !p.open.empty(); }))
+    return "values, or an order, that only the card's machine knows may need more, as a remark here says";
+  if (std::ranges::any_of(functions, [](const OnlyAcceptedRow& f) { return f.may_take_more(); }))
+    return "a function above may ask for more workspace than is counted";
+  if (!t.short_by.empty()) return "what a second step takes was not seen";
+  return "PyTorch's requests could not be played again at other addresses (another allocator, CUDA graphs, a very long run), where it may "
+         "need more";
+}
+
+Record uncertain_of(const Told& t, bool for_people) {
+  if (!for_people) return uncertain_as_data(t);
+  const auto values = values_of(t);
+  const auto functions = functions_of(t);
+  const ProgramAccount& most = t.accounts.front();
+  const std::uint64_t low = t.row.low_bytes.value_or(t.row.needed_bytes);
+  const std::optional<std::uint64_t> high = t.row.high_bytes;
+  Record r{"uncertain", "What could be wrong", {}};
+  if (std::string rest = rest_of(t); !rest.empty()) note(r, std::move(rest));
+  if (values.empty() && t.row.accepted_functions == 0)
+    note(r, "Nothing in PyTorch's own bytes: no value was read that only a card knows, and every function was answered.");
+  add_values(r, t, values);
+  add_functions(r, t, functions);
+  add_spread(r, most);
+  add_other_runs(r, t);
   if (most.pool_slack_bytes > 0)
-    note(fmt::format(
-        "What a pool of cudaMallocAsync keeps is not published. It needs at least what is live, which is {} less than is counted here.",
-        words(most.pool_slack_bytes)));
+    note(r, fmt::format("What a pool of cudaMallocAsync keeps is not published. It needs at least what is live, which is {} less than is "
+                        "counted here.",
+                        words(most.pool_slack_bytes)));
   if (high && low < *high) {
     const bool measured = overhead_of(t.device, int(t.row.ranks), RunBy::pytorch).measured;
-    note(fmt::format("It needs {}{}.", words(low, *high),
-                     measured ? "" : ": the bytes beside the tensors are a reserve, not measured on this card"));
+    note(r, fmt::format("It needs {}{}.", words(low, *high),
+                        measured ? "" : ": the bytes beside the tensors are a reserve, not measured on this card"));
   }
-  const bool lacks_workspace = std::ranges::any_of(functions, [](const OnlyAcceptedRow& f) { return f.may_take_more(); });
-  if (!high)
-    note(fmt::format("At least {}: {}.", words(low),
-                     t.at_least ? "what it takes after it runs out was not seen"
-                     : std::ranges::any_of(failed_runs(t), [](const OtherRun& run) { return !run.bounds; })
-                         ? "a run with other values of the card failed, and what it would take was not seen"
-                     : !runtimes_of(t).empty() ? "what a runtime of its own would take is not counted"
-                     : std::ranges::any_of(t.processes, &ProcessStory::tuned)
-                         ? "measuring kernels to choose among them leaves memory reserved on a card, of which only a part is seen here"
-                     : std::ranges::any_of(t.processes, [](const ProcessStory& p) { return !p.open.empty(); })
-                         ? "values, or an order, that only the card's machine knows may need more, as a remark here says"
-                     : lacks_workspace     ? "a function above may ask for more workspace than is counted"
-                     : !t.short_by.empty() ? "what a second step takes was not seen"
-                                           : "PyTorch's requests could not be played again at other addresses (another allocator, CUDA "
-                                             "graphs, a very long run), where it may need more"));
+  if (!high) note(r, fmt::format("At least {}: {}.", words(low), why_open(t, functions)));
   return r;
 }
 
