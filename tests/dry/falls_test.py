@@ -80,6 +80,20 @@ class Branches(unittest.TestCase):
         program = "for q in range(8):\n    v = run(model)\n    if v < b:\n        b, w = v, copy.deepcopy(model)\n"
         self.assertEqual((self.line(program), self.line(program, readers={"run"})), (0, 3))
 
+    def test_a_function_of_a_package_that_read_such_a_number_is_looked_at(self):
+        """What it is only not known to keep does not count there, nor other files of packages."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        file = os.path.join(folder.name, "site-packages", "fits.py")
+        os.mkdir(os.path.dirname(file))
+        for body, line in (("copy.deepcopy(model)", 5), ("look_at(model)", None)):
+            with open(file, "w") as f:
+                f.write(f"import copy\ndef fit(model, best=9):\n    for _ in range(9):\n        loss = model().item()\n        if loss < best:\n            kept = {body}\n")
+            improving.linecache.checkcache(file)
+            kept = improving.kept_by(None, False, set(), {file})
+            self.assertEqual(kept, line and f"{file}:{line}")
+        self.assertIsNone(improving.kept_by(None, False, set(), set()))
+
     def test_an_error_that_stops_the_training_ends_it_and_others_do_not(self):
         program = LOOP + "    if loss.item() > 1e4:\n        raise {}('...')\n"
         self.assertEqual([self.line(program.format(e), ended_itself=True) for e in ("RuntimeError", "StopTraining", "optuna.TrialPruned")], [0, 3, 3])

@@ -17,7 +17,7 @@ class Falls:
     def __init__(self):
         self.turns = 0
         self.measured = set()  # lines that read or compare a float, or a count, that only the card knows
-        self.readers = set()  # functions that were being called then, by name
+        self.readers, self.files = set(), set()  # functions that were being called then, by name, and the files that they are in
         self.varied = {}  # where such a number was put: which it is
         self.given = set()  # floats that were put anywhere: a copy of one, or the least of several, stays as it is
         self.program = getattr(sys.modules.get("__main__"), "__file__", None)
@@ -29,7 +29,9 @@ class Falls:
         where = frame and (frame.f_code, frame.f_lineno)
         if where not in self.measured:
             self.measured.add(where)
-            self.readers.update(f.f_code.co_name for f, _ in zip(asking_frames(frame), range(CALLERS)))
+            codes = [f.f_code for f, _ in zip(asking_frames(frame), range(CALLERS))]
+            self.readers.update(code.co_name for code in codes)
+            self.files.update(code.co_filename for code in codes)
 
     def share(self, least=None):
         """Of the usual number: what the next one is. `least`: of a count, which is no more than it is; where a rising one begins. Else a rising one goes from
@@ -69,6 +71,6 @@ class Falls:
         from . import steps
         if not self.measured or "HEADROOM_DRY_ROUTING" in os.environ:
             return
-        where = improving.kept_by(self.program, not (rest.why or steps.is_ending()), self.readers)
+        where = improving.kept_by(self.program, not (rest.why or steps.is_ending()), self.readers, self.files)
         if where:
             library.mark("routed", where, FALLS)

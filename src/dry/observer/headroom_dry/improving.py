@@ -262,9 +262,9 @@ def own_files(program):
     return sorted(f for f in files if isinstance(f, str) and os.path.isfile(f) and is_own(f) and not f.startswith(OBSERVER) and f.endswith(".py"))
 
 
-def kept_by(program, ended_itself, readers):
-    """"file:line" of a branch by which the program, or an object of a package that it has, keeps or allocates more at each improvement; None: there is none. `program`: the
-    file that was started, which Python forgets before the end."""
+def kept_by(program, ended_itself, readers, files):
+    """"file:line" of a branch by which the program, or a package that it uses, keeps or allocates more at each improvement; None: there is none. `program`: the
+    file that was started, which Python forgets before the end. `files`: those in which such numbers were read."""
     sources = {file: Source(nodes_of(file, ast.AST)) for file in own_files(program)}
     functions = {}
     for source in sources.values():
@@ -274,12 +274,17 @@ def kept_by(program, ended_itself, readers):
         line = first_line(source, functions, False, ended_itself, readers)
         if line:
             return f"{file}:{line}"
-    for file, name in sorted(_classes_of_packages()):
-        source = _class_source(file, name)
+    of_packages = [(file, None) for file in files if _is_of_a_package(file)]
+    for file, name in sorted(of_packages) + sorted(_classes_of_packages()):
+        source = _source_of(file, name)
         line = first_line(source, source.functions, True, False, readers) if source else 0
         if line:
             return f"{file}:{line}"
     return None
+
+
+def _is_of_a_package(file):
+    return isinstance(file, str) and file.endswith(".py") and ("site-packages" in file or "dist-packages" in file) and "/torch/" not in file
 
 
 def _classes_of_packages():
@@ -287,18 +292,18 @@ def _classes_of_packages():
     found = set()
     for kind in {c for k in {type(o) for o in gc.get_objects()} for c in k.__mro__}:
         file = getattr(sys.modules.get(kind.__module__), "__file__", None)
-        if isinstance(file, str) and file.endswith(".py") and not is_own(file) and ("site-packages" in file or "dist-packages" in file) and "/torch/" not in file:
+        if _is_of_a_package(file):
             found.add((file, kind.__name__))
     return found
 
 
-def _class_source(file, name):
-    """Of a class that copies something; None: it does not."""
+def _source_of(file, name=None):
+    """Of a file, or of one of its classes, that copies something; None: it does not."""
     lines = linecache.getlines(file)
-    begin = next((i for i, line in enumerate(lines) if re.match(rf"class {name}\b", line)), None)
+    begin = next((i for i, line in enumerate(lines) if name is None or re.match(rf"class {name}\b", line)), None)
     if begin is None:
         return None
-    end = next((i for i in range(begin + 1, len(lines)) if lines[i][:1].isalpha() or lines[i][:1] == "@"), len(lines))
+    end = len(lines) if name is None else next((i for i in range(begin + 1, len(lines)) if lines[i][:1].isalpha() or lines[i][:1] == "@"), len(lines))
     text = "".join(lines[begin:end])
     if "deepcopy" not in text and ".clone()" not in text or "if " not in text:
         return None
