@@ -90,6 +90,7 @@ class Branches(unittest.TestCase):
             with open(file, "w") as f:
                 f.write(f"import copy\ndef fit(model, best=9):\n    for _ in range(9):\n        loss = model().item()\n        if loss < best:\n            kept = {body}\n")
             improving.linecache.checkcache(file)
+            improving._copies.cache_clear()
             kept = improving.kept_by(None, False, set(), {file})
             self.assertEqual(kept, line and f"{file}:{line}")
         self.assertIsNone(improving.kept_by(None, False, set(), set()))

@@ -2,6 +2,7 @@
 snapshots, a test of its own at each improvement. A dry run reads the same number again and again, so it improves once. What is compared is followed loosely,
 by names; what is done (keeping.py) strictly: most loops compare a loss, few keep something then."""
 import ast
+import functools
 import gc
 import linecache
 import os
@@ -242,8 +243,7 @@ def first_line(source, functions, sure, ended_itself, readers=()):
             branches, test = [n.values[1:]], n.values[0]
         else:
             continue
-        acts = any(keeping.keeps(b) for b in branches) or ended_itself and isinstance(n, ast.If) and leaves(n.body)
-        if acts and measures.decides(test):
+        if measures.decides(test) and (any(keeping.keeps(b) for b in branches) or ended_itself and isinstance(n, ast.If) and leaves(n.body)):
             return n.lineno + source.first_line
     return 0
 
@@ -297,10 +297,21 @@ def _classes_of_packages():
     return found
 
 
+@functools.lru_cache(maxsize=None)
+def _copies(file):
+    """Quickly asked of hundreds of files."""
+    try:
+        with open(file, "rb") as f:
+            text = f.read()
+    except OSError:
+        return False
+    return b"deepcopy" in text or b".clone()" in text
+
+
 def _source_of(file, name=None):
     """Of a file, or of one of its classes, that copies something; None: it does not."""
-    lines = linecache.getlines(file)
-    begin = next((i for i, line in enumerate(lines) if name is None or re.match(rf"class {name}\b", line)), None)
+    lines = linecache.getlines(file) if _copies(file) else []
+    begin = next((i for i, line in enumerate(lines) if name is None or line.startswith((f"class {name}(", f"class {name}:"))), None)
     if begin is None:
         return None
     end = len(lines) if name is None else next((i for i in range(begin + 1, len(lines)) if lines[i][:1].isalpha() or lines[i][:1] == "@"), len(lines))
