@@ -149,7 +149,7 @@ TEST(Models, PublishedModelsAreFoundAsPeopleTypeThem) {
   };
   says("llama-3.1-9b", "did you mean 'llama-3.1-8b'?");
   says("mistral-7b", "'mistral-7b' is only a part of a name; give all of it, as mistral-7b-v0.1, mistral-7b-v0.3, a JSON file");
-  says("Gemma-3", "name one, as gemma-3-1b, gemma-3-4b,");
+  says("Gemma-3", "give all of it, as gemma-3-1b, gemma-3-4b,");
   says("nobody/nothing", "hf download nobody/nothing config.json --local-dir DIR");
   for (const char* name : {"", "/", "-", "-instruct", "a/b/c", "nobody/", "/nothing"}) EXPECT_THROW(model_described(name), Error) << name;
 }
