@@ -18,8 +18,8 @@ TEST_F(ModelProgram, ARefusalNamesTheOptionAsItWasTyped) {
 }
 
 TEST_F(ModelProgram, ASizeAloneNamesTheModelsOfThatSize) {
-  refused("plan --model 70B", 2, "name one, as llama-3.1-70b, ");
-  refused("memory model --model 405b", 2, "name one, as llama-3.1-405b, ");
+  refused("plan --model 70B", 2, "give all of it, as llama-3.1-70b, ");
+  refused("memory model --model 405b", 2, "give all of it, as llama-3.1-405b, ");
   refused("plan --model no-such", 2, "there is no 'no-such'");
 }
 
