@@ -7,6 +7,7 @@ add_library(headroom_dry SHARED ${sources} ${PROJECT_SOURCE_DIR}/src/dry/rates.c
 foreach(alone batch_norm dnn host names nvml recorder recurrent values)  # names of their own mean something else in another, or declare every function
   set_source_files_properties(${PROJECT_SOURCE_DIR}/src/dry/library/${alone}.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endforeach()
+set_source_files_properties(${PROJECT_SOURCE_DIR}/src/dry/library/draws.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON COMPILE_OPTIONS -O3)  # its loop is vectorised
 set(exports ${PROJECT_SOURCE_DIR}/cmake/dry.map)
 set_target_properties(headroom_dry PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR} LINK_DEPENDS ${exports} NO_SONAME ON
   CXX_VISIBILITY_PRESET default VISIBILITY_INLINES_HIDDEN ON CXX_CLANG_TIDY "")

@@ -242,6 +242,8 @@ def kernel_of(values, base, overload, bare):
         call, keyset = o.call_with(args), keyset & after
         if o.writes:
             return write(call, keyset, args, kwargs)
+        if values.undrawn:
+            values.fulfil((*args, *kwargs.values()))
         knows_kinds = counts_kinds and is_said(bare, args, kwargs)
         if knows_kinds:
             before, inside.told = getattr(inside, "told", False), True  # what it reads itself needs no words
@@ -271,6 +273,10 @@ def kernel_of(values, base, overload, bare):
         first = kwargs[name] if name in kwargs else args[o.writes[0]]
         if values.of_masks and first.is_cuda:
             values.mask_is_written(first)
+        if values.undrawn and not getattr(inside, "now", False):
+            if values.change_later(o.op, bare, first, args[1:], kwargs):
+                return first
+            values.fulfil((*args, *kwargs.values()))
         out_of_sight = values.is_out_of_sight(first) and not (bare == "zero" and first.numel() <= FLOATS_LATER)
         if not first.is_cuda or out_of_sight or getattr(inside, "now", False):
             out = call(keyset, *args, **kwargs)

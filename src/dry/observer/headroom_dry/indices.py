@@ -38,6 +38,8 @@ class Indices:
             nonlocal op
             if op is None:
                 op = self.overload(base, overload)
+            if self.undrawn:
+                self.fulfil(args)
             if args[0].is_cuda and not getattr(inside, "now", False):
                 look(base, args, kwargs)
             return cleared(keyset, *args, **kwargs) if cleared else op._handle.redispatch_boxed(keyset & after, *args, **kwargs)

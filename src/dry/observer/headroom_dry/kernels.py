@@ -93,7 +93,13 @@ class Kernels:
                 if made:
                     finish(base, to, made)
                 return out
-            if getattr(inside, "now", False) or not (to.is_cuda or source.is_cuda):
+            if getattr(inside, "now", False):
+                return op._handle.redispatch_boxed(keyset & after, *args, **kwargs)
+            if self.while_undrawn is not None:
+                if not to.is_cuda and self.put_off_or_fulfil(to, source):
+                    return to
+                self.look_after()
+            if not (to.is_cuda or source.is_cuda):
                 return op._handle.redispatch_boxed(keyset & after, *args, **kwargs)
             hopeful = to.is_cuda and source.is_cuda and self.all_hopeful((source,))
             if hopeful and FLOATS < to.numel() <= FLOATS_LATER and is_of_floats(to, source):
@@ -206,6 +212,8 @@ class Kernels:
             if op is None:
                 op = self.overload(base, overload)
             if not args[0].is_cuda or getattr(inside, "now", False):
+                if self.undrawn:
+                    self.fulfil(args)
                 return op._handle.redispatch_boxed(keyset & after, *args, **kwargs)
             prepared = prepare(base, args, kwargs)
             if not prepared or prepared[1] >= GUESS:
@@ -303,6 +311,8 @@ class Kernels:
                 if i < len(args) and type(args[i]) in NUMBERS:
                     run = self.with_number(run)
                     break
+            if self.undrawn and not getattr(inside, "now", False):
+                self.fulfil((*args, *kwargs.values()))
             before = counted(base, *args) if counts and len(args) == 2 and not getattr(inside, "now", False) else None
             out = run(keyset & after, *args, **kwargs)
             if not getattr(inside, "now", False):
@@ -347,6 +357,8 @@ class Kernels:
             nonlocal op
             if op is None:
                 op = self.overload(base, overload)
+            if self.undrawn:
+                self.fulfil((x,))
             if x.is_cuda and not getattr(inside, "now", False) and not getattr(inside, "told", False):
                 with self.unknown_as(self.read(x)):
                     return op._handle.redispatch_boxed(keyset & after, x)

@@ -36,6 +36,8 @@ if version:
     object = _door("headroom_dry_object", ctypes.c_uint32, _pointer)
     python = _door("headroom_dry_python", _void, _pointer)
     work = _door("headroom_dry_work", ctypes.c_uint64)
+    skip_draws = _door("headroom_dry_skip_draws", ctypes.c_int, _pointer, _size, ctypes.c_uint64)
+    untouched = _door("headroom_dry_untouched", _void, _pointer, _size)
     requests = _door("headroom_dry_requests", _void, ctypes.c_uint32, _pointer, _size, ctypes.c_int)
     _peak = _door("headroom_dry_peak", ctypes.c_int, ctypes.c_int, ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(ctypes.c_uint64), ctypes.c_int)
     _mark = _door("headroom_dry_mark", _void, _text, _text, ctypes.c_int64)

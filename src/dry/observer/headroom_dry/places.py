@@ -25,18 +25,19 @@ def begin(torch):
             tell(ctypes.byref(learned))
         except (StopIteration, ValueError, OSError, KeyError) as e:
             library.mark("note", f"Python's frames are not known in this interpreter ({type(e).__name__}: {e}): blocks have no lines")
-    torch.nn.modules.module.register_module_module_registration_hook(_hook(torch.compiler.is_compiling if hasattr(torch, "compiler") else bool))
+    torch.nn.modules.module.register_module_module_registration_hook(untraced(torch, _registered))
     library.at_end(send)
 
 
-def _hook(is_compiling):
-    """torch.compile goes through it where a forward pass makes a module (`layers[:n]` of a ModuleList), and breaks its graph at what it may not trace: the
-    observer's files. So it is told to be of none of them, and does nothing there."""
-    def registered(parent, name, child):
-        if not is_compiling():
-            note(parent, name, child)
+def untraced(torch, note):
+    """A hook of what modules get. torch.compile goes through it where a forward pass makes a module (`layers[:n]` of a ModuleList), and breaks its graph at
+    what it may not trace: the observer's files. So it is told to be of none of them, and does nothing there."""
+    is_compiling = torch.compiler.is_compiling if hasattr(torch, "compiler") else bool
 
-    note = _registered
+    def registered(module, name, got):
+        if not is_compiling():
+            note(module, name, got)
+
     registered.__code__ = registered.__code__.replace(co_filename="<registered>")
     return registered
 

@@ -22,9 +22,10 @@ from .masks import Masks
 from .operations import CLEARED, ELEMENTWISE, LEFT, LOOKED_UP, OTHERS, PRODUCTS, READING, SEARCHES, WRITTEN
 from .reads import Reads
 from .twins import Twins
+from .weights import Weights
 
 
-class Values(Twins, Again, Bounds, Choices, Falls, Floats, Later, Masks, Kernels, Indices, Reads):
+class Values(Twins, Again, Bounds, Choices, Falls, Floats, Later, Masks, Kernels, Indices, Reads, Weights):
     def __init__(self, torch):
         Twins.__init__(self, torch)
         Again.__init__(self, torch)
@@ -37,6 +38,7 @@ class Values(Twins, Again, Bounds, Choices, Falls, Floats, Later, Masks, Kernels
         Kernels.__init__(self, torch)
         Indices.__init__(self)
         Reads.__init__(self)
+        Weights.__init__(self, torch)
         self.library = torch.library.Library("aten", "IMPL")
         self.registered = 0
         has = torch._C._dispatch_has_kernel_for_dispatch_key
@@ -51,7 +53,9 @@ class Values(Twins, Again, Bounds, Choices, Falls, Floats, Later, Masks, Kernels
             for name, overload in all_of:
                 if name in LEFT:
                     continue
-                if bare in wanted and (has(name, "CUDA") or base in ("copy_", "masked_fill_", "zero_")) and not has(name, "BackendSelect"):
+                if base in ("normal_", "uniform_") and overload == "" and not has(name, "BackendSelect"):
+                    kind = self.drawing
+                elif bare in wanted and (has(name, "CUDA") or base in ("copy_", "masked_fill_", "zero_")) and not has(name, "BackendSelect"):
                     kind = self.searching if (bare, overload) in SEARCHES else self.reading if bare in READING else self.copying if base == "copy_" else self.computing
                 elif base.startswith("_foreach_") and base.endswith("_") or base.startswith("_fused_adam") or base == "_fused_sgd_" or base == "_fused_adagrad_":
                     if not has(name, "CUDA"):

@@ -1,0 +1,275 @@
+"""Random weights of a model that is made on the CPU are drawn when something reads them there. Most are never read: they go to the card, where nothing can.
+So a model of 8 billion parameters takes seconds and no memory, and what is drawn after it is what the program would draw.
+
+An undrawn storage has the calls that will fill it, and so have copies of it on the CPU, converted or not. Each operation that the observer sees fills what it
+reads first; products and the like are seen while something is undrawn. What is read in no such way (by a file that is written, say) is zeros, like copies of
+more than 1 MiB from the card."""
+import functools
+import os
+import sys
+
+from . import library
+from .again import inside
+from .operations import KNOWN, NUMBERS
+from .places import untraced
+
+HERE, INITIALISERS = os.path.dirname(__file__), os.path.join("torch", "nn", "init.py")
+WORDS = {1: 1, 2: 1, 4: 1, 8: 2}  # that the generator gives for a number of so many bytes
+CHANGING = frozenset("add sub mul div neg abs sqrt exp log clamp clamp_min clamp_max tanh sigmoid erfinv fill zero".split())
+# What else reads a weight. These are the operations of a step, so they have kernels here only while something is undrawn.
+READING_WEIGHTS = frozenset("""mm addmm bmm baddbmm mv addmv dot addr convolution _cdist_forward linalg_vector_norm norm var std var_mean std_mean
+_linalg_svd linalg_qr _linalg_eigh linalg_lu_factor_ex _linalg_solve_ex linalg_inv_ex linalg_ldl_factor_ex linalg_cholesky_ex geqrf linalg_matrix_exp
+native_layer_norm native_group_norm native_batch_norm _softmax _log_softmax _weight_norm_interface _fused_rms_norm renorm silu gelu relu sin cos erfinv erf
+mkldnn_rnn_layer _thnn_fused_lstm_cell _thnn_fused_gru_cell _native_multi_head_attention _transformer_encoder_layer_fwd quantize_per_tensor
+quantize_per_channel _foreach_norm _foreach_mul _foreach_add _foreach_sub _foreach_div _foreach_abs dequantize hash_tensor""".split())
+
+OUT_OF_PYTORCH = "numpy", "tolist"
+
+
+class Undrawn:
+    """What will fill a storage: calls, in the program's order."""
+
+    def __init__(self, storage, dtype, calls):
+        self.storage, self.dtype, self.calls = storage, dtype, calls
+
+
+def view_of(t):
+    return tuple(t.shape), tuple(t.stride()), t.storage_offset()
+
+
+class Weights:
+    def __init__(self, torch):
+        from torch.multiprocessing.reductions import StorageWeakRef
+        self.weak = StorageWeakRef
+        self.parameters = {}  # where the storage of a module's large parameter begins -> a weak reference to it
+        self.undrawn = {}  # where a storage begins -> Undrawn
+        self.moves_on = {}  # (draw, dtype) -> whether this PyTorch's generator gives as many words for such numbers
+        self.while_undrawn = None  # a library of kernels for READING_WEIGHTS
+        self.running = 0  # of these kernels
+        self.moved = 0  # copies since expired storages were last looked for
+        self.draw_later, self.copy_later, self.fill = self.shell(self._draw_later), self.shell(self._copy_later), self.shell(self._fill)
+        if library.skip_draws is not None:
+            torch.nn.modules.module.register_module_parameter_registration_hook(untraced(torch, self.note_parameter))
+
+    def note_parameter(self, module, name, parameter):
+        if parameter is not None and self.may_be_undrawn(parameter):
+            storage = parameter.untyped_storage()
+            self.parameters[storage.data_ptr()] = self.weak(storage)
+
+    def may_be_undrawn(self, t):
+        return (type(t) in self.plain and t.device.type == "cpu" and t.layout is self.torch.strided and t.dtype.is_floating_point
+                and t.numel() * t.element_size() > KNOWN)
+
+    def fills(self, t, storage):
+        """Whether `t` is all of a storage of PyTorch's own that no other process sees."""
+        return (storage.resizable() or t.is_pinned()) and self.span(t) == t.numel() and t.numel() * t.element_size() == storage.nbytes() and not storage.is_shared()
+
+    def put_off(self, storage, dtype, calls):
+        library.untouched(storage.data_ptr(), storage.nbytes())
+        self.undrawn[storage.data_ptr()] = Undrawn(self.weak(storage), dtype, calls)
+        if self.while_undrawn is None:
+            self.look_at_products()
+
+    def undrawn_of(self, t):
+        if t.is_cuda or type(t) not in self.plain or t.device.type != "cpu" or t.layout is not self.torch.strided:
+            return None
+        held = self.undrawn.get(t.untyped_storage().data_ptr())
+        return held if held is not None and not held.storage.expired() else None
+
+    # ---- what is put off
+
+    def drawing(self, base, overload, bare):
+        """normal_ and uniform_."""
+        op, otherwise = None, (self.computing if bare == "uniform" else self.forgetting)(base, overload, bare)
+
+        def kernel(keyset, *args, **kwargs):
+            nonlocal op
+            if op is None:
+                op = self.overload(base, overload)
+            t = args[0]
+            if not t.is_cuda and library.skip_draws is not None and self.may_be_undrawn(t) and self.draw_later(base, op, bare, t, args[1:], kwargs):
+                return t
+            return otherwise(keyset, *args, **kwargs)
+        return kernel
+
+    def _draw_later(self, name, op, bare, t, args, kwargs):
+        storage = t.untyped_storage()
+        if not self.fills(t, storage) or not t.is_contiguous() or not self.is_of_a_model(storage) or not self.is_counted(op, bare, t.dtype, args):
+            return False
+        generator = kwargs.get("generator")
+        generator = self.torch.default_generator if generator is None else generator
+        before = generator.get_state()
+        moved = self.moved_on(before, bare, t)
+        if moved is None:
+            return False
+        generator.set_state(moved)
+        self.put_off(storage, t.dtype, [self.Draw(op, view_of(t), args, before)])
+        return True
+
+    def is_of_a_model(self, storage):
+        """A module's parameter, or what one of PyTorch's initialisers fills."""
+        known = self.parameters.get(storage.data_ptr())
+        if known is not None and not known.expired():
+            return True
+        frame = sys._getframe(1)
+        while frame is not None and frame.f_code.co_filename.startswith(HERE):
+            frame = frame.f_back
+        return frame is not None and frame.f_code.co_filename.endswith(INITIALISERS) and frame.f_code.co_name != "orthogonal_"
+
+    @staticmethod
+    def moved_on(state, bare, t):
+        n = t.numel()
+        if bare == "normal" and n % 16:
+            n += 16  # the last 16 are drawn again
+        moved = state.clone()
+        return moved if library.skip_draws(moved.data_ptr(), moved.numel(), n * WORDS[t.element_size()]) else None
+
+    def is_counted(self, op, bare, dtype, args):
+        torch = self.torch
+        if (bare, dtype) not in self.moves_on:
+            right = True
+            for n in 4096, 4101:
+                few, generator = torch.empty(n, dtype=dtype, device="cpu"), torch.Generator("cpu")
+                moved = self.moved_on(generator.get_state(), bare, few)
+                self.Draw(op, view_of(few), args, generator.get_state()).fill(self, few, generator)
+                right = right and moved is not None and torch.equal(moved, generator.get_state())
+            self.moves_on[bare, dtype] = right
+        return self.moves_on[bare, dtype]
+
+    def change_later(self, op, bare, t, args, kwargs):
+        """An operation in place, with numbers alone."""
+        held = self.undrawn_of(t)
+        tensor = self.torch.Tensor
+        if held is None or bare not in CHANGING or t.dtype is not held.dtype or any(isinstance(x, tensor) for x in (*args, *kwargs.values())):
+            return False
+        held.calls.append(self.Change(op, view_of(t), args, kwargs))
+        return True
+
+    def _copy_later(self, name, to, source):
+        held = self.undrawn_of(source)
+        if held is None or not self.may_be_undrawn(to) or source.dtype is not held.dtype or to.shape != source.shape:
+            return False
+        storage, of = to.untyped_storage(), source.untyped_storage()
+        if not self.fills(to, storage) or storage.data_ptr() == of.data_ptr():
+            return False
+        self.put_off(storage, to.dtype, [self.Copy(view_of(to), of.nbytes() // source.element_size(), view_of(source), held.dtype, tuple(held.calls))])
+        return True
+
+    # ---- what fills it
+
+    class Draw:
+        def __init__(self, op, view, args, state):
+            self.op, self.view, self.args, self.state = op, view, args, state
+
+        def fill(self, weights, flat, generator=None):
+            if generator is None:
+                generator = weights.torch.Generator("cpu")
+                generator.set_state(self.state)
+            self.op._handle.redispatch_boxed(weights.cpu, weights.torch.as_strided(flat, *self.view), *self.args, generator=generator)
+
+    class Change:
+        def __init__(self, op, view, args, kwargs):
+            self.op, self.view, self.args, self.kwargs = op, view, args, kwargs
+
+        def fill(self, weights, flat):
+            weights.with_number(self.op._handle.redispatch_boxed)(weights.cpu, weights.torch.as_strided(flat, *self.view), *self.args, **self.kwargs)
+
+    class Copy:
+        def __init__(self, view, numel, source_view, dtype, calls):
+            self.view, self.numel, self.source_view, self.dtype, self.calls = view, numel, source_view, dtype, calls
+
+        def fill(self, weights, flat):
+            torch = weights.torch
+            source = torch.empty(self.numel, dtype=self.dtype, device="cpu")
+            for call in self.calls:
+                call.fill(weights, source)
+            torch.as_strided(flat, *self.view).copy_(torch.as_strided(source, *self.source_view))
+
+    def _fill(self, name, held):
+        storage = self.torch.UntypedStorage._new_with_weak_ptr(held.storage.cdata)
+        if storage is not None:
+            flat = self.torch.empty(0, dtype=held.dtype, device="cpu").set_(storage)
+            for call in held.calls:
+                call.fill(self, flat)
+
+    def fulfil(self, arguments):
+        """The tensors among the arguments are drawn."""
+        for x in arguments:
+            if isinstance(x, self.torch.Tensor):
+                held = self.undrawn_of(x)
+                if held is not None:
+                    del self.undrawn[x.untyped_storage().data_ptr()]
+                    self.fill("weights", held)
+            elif type(x) in (list, tuple):
+                self.fulfil(x)
+
+    def put_off_or_fulfil(self, to, source):
+        """Before a copy to the CPU. True: it is put off."""
+        if not source.is_cuda and self.copy_later("copy_", to, source):
+            return True
+        if self.undrawn_of(to) is not None and self.fills(to, to.untyped_storage()):
+            del self.undrawn[to.untyped_storage().data_ptr()]
+        self.fulfil((to, source))
+        return False
+
+    # ---- while something is undrawn
+
+    def look_at_products(self):
+        has, runs = self.torch._C._dispatch_has_kernel_for_dispatch_key, self.torch._C._dispatch_has_computed_kernel_for_dispatch_key
+        self.while_undrawn = self.torch.library.Library("aten", "IMPL")
+        for name in self.torch._C._dispatch_get_all_op_names():
+            base, _, overload = name.removeprefix("aten::").partition(".")
+            bare = base[:-1] if base.endswith("_") and not base.endswith("__") else base
+            if name.startswith("aten::") and bare in READING_WEIGHTS and runs(name, "CPU") and not has(name, "BackendSelect"):
+                try:
+                    self.while_undrawn.impl(name[6:], self.weighing(base, overload or "default", bare), "BackendSelect", with_keyset=True)
+                except Exception as e:
+                    if self.talk:
+                        print(f"weights: {name}: {e}", file=sys.stderr)
+
+        for name in OUT_OF_PYTORCH:
+            setattr(self.torch.Tensor, name, self.drawn_first(getattr(self.torch.Tensor, name)))
+
+    def drawn_first(self, method):
+        @functools.wraps(method)
+        def read(t, *args, **kwargs):
+            self.fulfil((t,))
+            return method(t, *args, **kwargs)
+        return read
+
+    def weighing(self, base, overload, bare):
+        after, op = self.after, None
+        in_place = base != bare
+
+        def kernel(keyset, *args, **kwargs):
+            nonlocal op
+            if op is None:
+                op = self.overload(base, overload)
+            if self.undrawn and not getattr(inside, "now", False):
+                if in_place and self.change_later(op, bare, args[0], args[1:], kwargs):
+                    return args[0]
+                self.fulfil((*args, *kwargs.values()))
+            run = op._handle.redispatch_boxed
+            if any(type(x) in NUMBERS and str(a.type) == "Tensor" for x, a in zip(args, op._schema.arguments)):
+                run = self.with_number(run)
+            self.running += 1
+            try:
+                return run(keyset & after, *args, **kwargs)
+            finally:
+                self.running -= 1
+        return kernel
+
+    def look_after(self):
+        """At copies to the card, after which weights are let go. The kernels are taken away where none of them runs."""
+        self.moved += 1
+        if self.moved <= len(self.undrawn) // 4:
+            return
+        self.moved = 0
+        for of in (self.undrawn, self.parameters):
+            for at in [at for at, x in of.items() if (x.storage if type(x) is Undrawn else x).expired()]:
+                del of[at]
+        if not self.undrawn and not self.running:
+            self.while_undrawn._destroy()
+            for name in OUT_OF_PYTORCH:
+                delattr(self.torch.Tensor, name)  # PyTorch's own is its base's
+            self.while_undrawn = None

@@ -1,0 +1,133 @@
+"""Random weights of models that are made on the CPU: what they are, what they cost, and what is drawn after them."""
+
+import os
+import subprocess
+import sys
+import textwrap
+import unittest
+
+from dry_program import Dry
+
+MODEL = """
+import copy, torch
+from torch import nn
+torch.manual_seed(3)
+"""
+
+
+class Weights(Dry):
+    def compared(self, program):
+        """The same lines dry as on a machine of CPUs: the program prints what it reads."""
+        plain = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "PYTHONPATH")}
+        real = subprocess.run([sys.executable, "-c", textwrap.dedent(MODEL + textwrap.dedent(program))], env=plain, capture_output=True, text=True, timeout=60)
+        self.assertEqual(real.stderr, "")
+        lines, _ = self.dry(MODEL + textwrap.dedent(program))
+        self.assertEqual(lines, real.stdout.split("\n")[:-1])
+        self.assertGreater(len(lines), 0)
+
+    def test_numbers_drawn_after_a_model_are_the_same(self):
+        self.compared("""
+            for dtype in torch.float32, torch.bfloat16, torch.float16, torch.float64:
+                for make in (lambda: nn.Linear(1201, 1013, dtype=dtype), lambda: nn.Embedding(3000, 701, dtype=dtype),
+                             lambda: nn.init.trunc_normal_(torch.empty(1100, 1021, dtype=dtype), std=0.02), lambda: nn.Conv2d(300, 1203, 3, dtype=dtype)):
+                    make()
+                    print(torch.rand(1).item(), torch.randint(10 ** 6, (2,)).tolist(), torch.randn(20)[17].item())
+            own = torch.Generator().manual_seed(5)
+            nn.init.normal_(torch.empty(1100, 1000), generator=own)
+            print(torch.rand(1, generator=own).item(), torch.rand(1).item())
+            torch.manual_seed(7)
+            nn.Linear(2000, 2000)
+            state = torch.get_rng_state()
+            print(torch.rand(1).item())
+            torch.set_rng_state(state)
+            print(torch.rand(1).item())
+        """)
+
+    def test_weights_that_are_read_are_what_the_program_drew(self):
+        self.compared("""
+            def said(t):
+                print(t.dtype, t.shape, t.double().sum().item(), t.flatten()[[0, 7, -1]].tolist(), t.isnan().any().item())
+            net = nn.Sequential(nn.Linear(1200, 1000), nn.Embedding(2000, 600, padding_idx=3))
+            said(net[0].weight.detach())
+            said(net[1].weight.data[2:5])
+            for fill in nn.init.xavier_normal_, nn.init.kaiming_uniform_, nn.init.trunc_normal_, nn.init.orthogonal_, lambda w: nn.init.sparse_(w, 0.5):
+                w = nn.Parameter(torch.empty(700, 600))
+                fill(w)
+                said(w.detach())
+            net = nn.Linear(1200, 1000)
+            with torch.no_grad():
+                net.weight.mul_(3).add_(0.5).clamp_(-0.2, 0.7)
+                net.weight[5:9].zero_()
+            half, twin = copy.deepcopy(net).half(), copy.deepcopy(net)
+            rows = net.weight.detach()[::2].to(torch.bfloat16)
+            net.weight.data.fill_(1)
+            said(half.weight.detach())
+            said(twin.weight.detach())
+            said(rows)
+            said(net.weight.detach())
+            other = nn.Linear(1200, 1000)
+            other.load_state_dict(twin.state_dict())
+            print(torch.equal(other.weight, twin.weight), (other.weight != twin.weight).sum().item(), torch.allclose(half.weight.float(), twin.weight, atol=1e-2))
+        """)
+
+    def test_a_model_that_stays_on_the_cpu_computes_with_its_weights(self):
+        self.compared("""
+            x = torch.randn(2, 1200)
+            teacher, table, filters = nn.Linear(1200, 1000), nn.Embedding(1000, 600), nn.Conv1d(1200, 400, 3)
+            print(teacher(x).sum().item(), table(torch.tensor([[1, 3]])).sum().item(), filters(torch.randn(1, 1200, 9)).sum().item())
+            other = nn.Linear(1200, 1000)
+            print((other.weight @ x.T).sum().item(), torch.linalg.vector_norm(nn.Linear(1200, 1000).weight).item(), torch.linalg.qr(nn.Linear(600, 700).weight)[1][0, 0].item())
+            print(torch.linalg.svdvals(nn.Linear(600, 700).weight)[:3].tolist())
+            read = nn.Linear(600, 700).weight.detach()
+            print(read.numpy().sum(), nn.Linear(600, 700).weight.tolist()[5][:4])
+        """)
+
+    def test_a_teacher_on_the_cpu_beside_a_student_on_the_card(self):
+        program = """
+            teacher, student, late = nn.Linear(1200, 1000), nn.Linear(1200, 1000), nn.Linear(1200, 1000)
+            x = torch.randn(2, 1200)
+            student.to(DEVICE)
+            student(x.to(DEVICE))
+            x.to(DEVICE)
+            print(teacher(x).sum().item(), torch.rand(1).item())
+            print(late.weight.abs().sum().item())
+            x.to(DEVICE)
+        """
+        lines, _ = self.dry(MODEL + textwrap.dedent(program.replace("DEVICE", '"cuda"')) + textwrap.dedent("""
+            has = torch._C._dispatch_has_kernel_for_dispatch_key
+            print(has("aten::mm", "BackendSelect"), has("aten::addmm", "BackendSelect"), "numpy" in vars(torch.Tensor))
+        """))
+        plain = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "PYTHONPATH")}
+        real = subprocess.run([sys.executable, "-c", textwrap.dedent(MODEL + textwrap.dedent(program.replace("DEVICE", '"cpu"')))], env=plain, capture_output=True, text=True,
+                              timeout=60)
+        self.assertEqual(lines, [*real.stdout.split("\n")[:-1], "False False False"])
+
+    def test_a_model_on_its_way_to_the_card_takes_no_memory(self):
+        lines, _ = self.dry("""
+            import copy, resource, torch
+            from torch import nn
+            def taken():
+                return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2 ** 10
+            nn.Linear(10, 10).cuda()
+            before = taken()
+            net = nn.Sequential(*(nn.Linear(8192, 8192) for _ in range(4)), nn.Embedding(50000, 4096, padding_idx=0))
+            kept = copy.deepcopy(net)
+            kept.to(torch.bfloat16)
+            for p in kept.parameters():
+                p.data = p.data.pin_memory()
+            net.cuda()
+            kept.cuda()
+            print(taken() - before < 300, torch.cuda.memory_allocated() > 2800e6)
+        """)
+        self.assertEqual(lines, ["True True"])
+
+    def test_data_is_drawn_at_once(self):
+        """Only a model's weights wait: labels that follow from data do not go by zeros, whatever reads them."""
+        self.compared("""
+            data = torch.randn(1000, 700)
+            print(data.numpy().sum().item(), (torch.empty(1000, 700).uniform_() > 0.5).numpy().sum().item())
+        """)
+
+
+if __name__ == "__main__":
+    unittest.main()
