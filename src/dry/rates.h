@@ -58,6 +58,8 @@ struct Rates {
   KernelRate generated, generated_sums;                    // by torch.compile
   KernelRate single_channels;                              // for convolutions with one channel in each group
   double strided_per_s = 0, strided_converting_per_s = 0;  // elements that are not neighbours in memory
+  double reducing_block_s = 0, reducing_narrow_block_s = 0;  // of the whole card for a block of a sum: of 512 threads, of fewer
+  double reduced_part_s = 0;                               // for what another block found of a result
   double long_row_bytes = 0, long_row_bytes_per_s = 0;     // for a softmax whose rows are longer than a block holds
   double cache_bytes = 0;                                  // what a kernel finds in the second-level cache
   double unit_bytes_per_s = 0;                             // what one unit moves: a small grid leaves the others idle

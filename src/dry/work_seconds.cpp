@@ -111,7 +111,8 @@ double sent_bytes(const Collective& c, std::string_view name) {
 double blocks_of(const Launch& l) { return double(l.grid[0]) * l.grid[1] * l.grid[2]; }
 
 double bytes_of(const Launch& l, std::string_view name) {
-  constexpr double of_thread = 1024;  // an upper bound: addresses reach to the ends of their blocks, which a small grid does not
+  // An upper bound: addresses reach to the ends of their blocks, which a small grid does not.
+  const double of_thread = has(name, "reduce_kernel") ? 4096 : 1024;
   const double threads = blocks_of(l) * l.block[0] * l.block[1] * l.block[2];
   if (has(name, "multi_tensor_apply_kernel")) return bytes_of_lists(l, name);
   if (has(name, "vectorized_gather_kernel")) return std::min(double(l.reached_bytes), threads * 16 * 2);  // 16 bytes a thread
@@ -126,6 +127,19 @@ double strided_seconds(const Launch& l, std::string_view name, double& bytes, co
   const double elements = blocks_of(l) * shape[0] * shape[1];
   bytes = std::min(bytes, elements * 3 * 4);
   return r.strided.start_s + elements / (has(name, "15gpu_kernel_implI") ? r.strided_converting_per_s : r.strided_per_s);
+}
+
+// Sums. A block of 512 threads has a few short rows, and takes as long as with longer ones. Where several blocks have parts of a result, the last one adds
+// them up, as many at once as its threads go along.
+double reduction_seconds(const Launch& l, std::string_view name, double bytes, const Rates& r) {
+  const auto shape = numbers_behind(name, "13reduce_kernelI");  // threads, results of each
+  if (shape.empty()) return 0;
+  const double of_blocks = blocks_of(l) * (shape[0] >= 512 ? r.reducing_block_s : r.reducing_narrow_block_s);
+  const double of_bytes = bytes_seconds(r.reducing, bytes, blocks_of(l), r) - r.reducing.start_s;
+  constexpr double overlap = 2.5;  // fitted: how far both hide each other
+  const double both = std::pow(std::pow(of_bytes, overlap) + std::pow(of_blocks, overlap), 1 / overlap);
+  const double parts = l.grid[1] > 1 ? std::ceil(double(l.grid[1]) / (l.block[1] > 1 ? l.block[1] : l.block[0])) : 0;
+  return r.reducing.start_s + both + parts * r.reduced_part_s;
 }
 
 }  // namespace
@@ -236,7 +250,7 @@ LaunchWork work_of(const Launch& l, std::string_view name, const Rates& r) {
                      backward);
   }
   w.bytes = bytes_of(l, name);
-  const double least = strided_seconds(l, name, w.bytes, r);
+  const double least = std::max(strided_seconds(l, name, w.bytes, r), reduction_seconds(l, name, w.bytes, r));
   KernelRate rate = rate_of(name, r);
   if (has(name, "SoftMaxForward") && w.bytes > blocks_of(l) * r.long_row_bytes)
     rate.bytes_per_s = std::min(rate.bytes_per_s, r.long_row_bytes_per_s);

@@ -68,6 +68,7 @@ std::optional<dry::Rates> of_card(const Device& device) {
     scale(*k, bytes, units);
   r.long_row_bytes_per_s *= bytes;
   r.strided_per_s *= units;
+  r.reducing_block_s /= units, r.reducing_narrow_block_s /= units;
   r.strided_converting_per_s *= units;
   r.link_bytes_per_s *= ratio(c.link_bytes_per_s, of.link_bytes_per_s, 0.1);
   r.host_bytes_per_s *= ratio(c.host_bytes_per_s, of.host_bytes_per_s, 0.5);

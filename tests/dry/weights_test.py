@@ -55,6 +55,16 @@ class Weights(Dry):
                 fill(w)
                 said(w.detach())
             net = nn.Linear(1200, 1000)
+            net.weight.data.normal_(std=0.02)
+            said(net.weight.data)
+            for wrong in lambda: net.weight.data.uniform_(1, 0), lambda: net.weight.data.normal_(std=-1):
+                try:
+                    wrong()
+                except RuntimeError as e:
+                    print(str(e).splitlines()[0])
+            said(net.weight.data)
+            net.weight.data[3:].normal_()
+            said(net.weight.data)
             with torch.no_grad():
                 net.weight.mul_(3).add_(0.5).clamp_(-0.2, 0.7)
                 net.weight[5:9].zero_()

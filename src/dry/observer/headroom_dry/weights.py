@@ -98,6 +98,7 @@ class Weights:
             return False
         generator = kwargs.get("generator")
         generator = self.torch.default_generator if generator is None else generator
+        self.Draw(op, view_of(t.new_empty(1)), args, None).fill(self, t.new_empty(1), self.torch.Generator("cpu"))  # where it fails, the program's own fails
         before = generator.get_state()
         moved = self.moved_on(before, bare, t)
         if moved is None:
