@@ -60,7 +60,8 @@ void headroom_dry_requests(uint32_t device, const void* requests, size_t count, 
 /* ---- Random numbers of the CPU that nothing reads. `state` is what torch.Generator.get_state gives: it is moved on by so many words of 32 bits.
  * 0: it is in no form that is known here. */
 int headroom_dry_skip_draws(void* state, size_t bytes, uint64_t words);
-void headroom_dry_untouched(void* memory, size_t bytes); /* zeros again, in pages that take no memory until they are written; private memory only */
+void headroom_dry_untouched(void* memory,
+                            size_t bytes); /* zeros again, in pages that take no memory until they are written; private memory only */
 
 /* Where this interpreter keeps its frames (library/frames.h), once: then blocks know their module, too. A thread that has no scope of its own
  * gets the innermost module's number, and a block of the backward pass that of the forward operation. */

@@ -50,7 +50,7 @@ Rates rates_of_h200() {
   r.strided_converting_per_s = 1.95e11;
   r.converting = {1.5 * us, 2.7 * tera, 2.15 * tera};
   r.reducing = {2.2 * us, 5 * tera, 4.2 * tera};
-  r.reducing_block_s = 0.0035 * us;  // bench/results/h200_reductions_2026-11-30.csv
+  r.reducing_block_s = 0.0035 * us;
   r.reducing_narrow_block_s = 0.0025 * us;
   r.reduced_part_s = 0.3 * us;
   r.norm = {3 * us, 2.3 * tera, 2.3 * tera};

@@ -55,19 +55,19 @@ struct Rates {
   ProductRate half, brain, tf32, single, eight, twice;      // fp16, bf16, tf32, FP32, 8 bits, FP64
   AttentionRate cudnn, flash, efficient, efficient_single;  // PyTorch's memory-efficient kernels, in FP32 too
   KernelRate pointwise, strided, converting, reducing, norm, norm_backward, norm_weights, softmax, lists, joining, other;
-  KernelRate generated, generated_sums;                    // by torch.compile
-  KernelRate single_channels;                              // for convolutions with one channel in each group
-  double strided_per_s = 0, strided_converting_per_s = 0;  // elements that are not neighbours in memory
+  KernelRate generated, generated_sums;                      // by torch.compile
+  KernelRate single_channels;                                // for convolutions with one channel in each group
+  double strided_per_s = 0, strided_converting_per_s = 0;    // elements that are not neighbours in memory
   double reducing_block_s = 0, reducing_narrow_block_s = 0;  // of the whole card for a block of a sum: of 512 threads, of fewer
-  double reduced_part_s = 0;                               // for what another block found of a result
-  double long_row_bytes = 0, long_row_bytes_per_s = 0;     // for a softmax whose rows are longer than a block holds
-  double cache_bytes = 0;                                  // what a kernel finds in the second-level cache
-  double unit_bytes_per_s = 0;                             // what one unit moves: a small grid leaves the others idle
-  double gap_s = 0;                                        // between two kernels of a stream
-  double link_bytes_per_s = 0;                             // for collectives
-  double collective_s = 0;                                 // the least that a collective takes
-  double host_bytes_per_s = 0;                             // for copies to and from the host
-  double host_copy_s = 0;                                  // the least that such a copy takes
+  double reduced_part_s = 0;                                 // for what another block found of a result
+  double long_row_bytes = 0, long_row_bytes_per_s = 0;       // for a softmax whose rows are longer than a block holds
+  double cache_bytes = 0;                                    // what a kernel finds in the second-level cache
+  double unit_bytes_per_s = 0;                               // what one unit moves: a small grid leaves the others idle
+  double gap_s = 0;                                          // between two kernels of a stream
+  double link_bytes_per_s = 0;                               // for collectives
+  double collective_s = 0;                                   // the least that a collective takes
+  double host_bytes_per_s = 0;                               // for copies to and from the host
+  double host_copy_s = 0;                                    // the least that such a copy takes
   HostRate host;
   // Where a record has no counts of the host: a launch, with the Python and C++ around it; a wait for the card, with what programs do around one.
   double bare_launch_s = 0, bare_wait_s = 0;

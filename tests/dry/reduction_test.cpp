@@ -32,7 +32,8 @@ std::vector<Sum> sums() {
     std::uint64_t elements = 0, summed = 1, inner = 0;
     int threads = 0, results = 0;
     Launch& l = s.launch;
-    words >> over >> dtype >> elements >> summed >> inner >> s.us >> l.grid[0] >> l.grid[1] >> l.block[0] >> l.block[1] >> threads >> results;
+    words >> over >> dtype >> elements >> summed >> inner >> s.us >> l.grid[0] >> l.grid[1] >> l.block[0] >> l.block[1] >> threads >>
+        results;
     l.grid[2] = l.block[2] = 1;
     l.reached_bytes = (elements + elements / summed) * (dtype == "f32" ? 4 : 2);
     s.name = "_ZN2at6native13reduce_kernelILi" + std::to_string(threads) + "ELi" + std::to_string(results) + "ENS0_8ReduceOpIfE";
