@@ -98,7 +98,8 @@ class Weights:
             return False
         generator = kwargs.get("generator")
         generator = self.torch.default_generator if generator is None else generator
-        self.Draw(op, view_of(t.new_empty(1)), args, None).fill(self, t.new_empty(1), self.torch.Generator("cpu"))  # where it fails, the program's own fails
+        few = self.torch.empty(1, dtype=t.dtype, device="cpu")
+        self.Draw(op, view_of(few), args, None).fill(self, few, self.torch.Generator("cpu"))  # where it fails, the program's own fails
         before = generator.get_state()
         moved = self.moved_on(before, bare, t)
         if moved is None:
