@@ -92,6 +92,63 @@ class Weights(Dry):
             print(read.numpy().sum(), nn.Linear(600, 700).weight.tolist()[5][:4])
         """)
 
+    def test_every_operation_of_the_cpu_reads_what_was_drawn(self):
+        """Some that few programs call on a weight: each operation with a kernel of the CPU is seen."""
+        self.compared("""
+            F, made = nn.functional, lambda: nn.Linear(1200, 1000).weight.detach()
+            print(F.interpolate(made()[None, None], scale_factor=0.5, mode="bilinear").sum().item(), F.max_pool2d(made()[None], 2).sum().item())
+            print(F.scaled_dot_product_attention(*[made()[None, None]] * 3).sum().item(), F.pixel_shuffle(made().view(1, 1000, 30, 40), 2)[0, 0, 5, 5].item())
+            print(made().trace().item(), F.mse_loss(made(), torch.zeros(1000, 1200)).item(), made().nan_to_num().sum().item(), torch.fft.fft(made()).abs().sum().item())
+            print(F.mish(made()).sum().item(), F.hardswish(made()).sum().item(), torch.signbit(made()).sum().item(), torch.ldexp(made(), torch.tensor([2])).sum().item())
+            print(torch.fake_quantize_per_tensor_affine(made(), 0.01, 0, -128, 127).sum().item(), made().resize_(2000, 1200)[:1000].sum().item())
+            torch.sparse.check_sparse_tensor_invariants.enable()
+            class Own(torch.Tensor):
+                pass
+            print(made().as_subclass(Own).sum().item(), torch.sparse_coo_tensor(torch.arange(1000)[None], made()).to_dense().sum().item())
+        """)
+
+    def test_files_and_compiled_functions_have_the_weights(self):
+        self.compared("""
+            import io, pickle
+            from torch._subclasses.fake_tensor import FakeTensorMode
+            net, file = nn.Linear(1200, 1000), io.BytesIO()
+            torch.save(net.state_dict(), file)
+            file.seek(0)
+            print(torch.load(file)["weight"].sum().item(), pickle.loads(pickle.dumps(nn.Linear(1200, 1000))).weight.sum().item())
+            try:
+                import safetensors.torch
+                print(safetensors.torch.load(safetensors.torch.save(nn.Linear(1200, 1000).state_dict()))["weight"].sum().item())
+            except ImportError:
+                pass
+            net = nn.Linear(1200, 1000)
+            with FakeTensorMode() as mode:
+                print(mode.from_tensor(net.weight).shape)
+            print(torch.frombuffer((__import__("ctypes").c_char * 4800000).from_address(net.weight.data_ptr()), dtype=torch.float32).sum().item())
+        """)
+
+    def test_threads_that_read_one_weight_wait_for_it(self):
+        self.compared("""
+            import threading
+            net, sums = nn.Linear(4000, 4000), set()
+            threads = [threading.Thread(target=lambda: sums.add(net.weight.detach()[-1, -1].item())) for _ in range(6)]
+            for t in threads: t.start()
+            for t in threads: t.join()
+            print(sums)
+        """)
+
+    def test_layer_after_layer_that_moves_costs_no_kernels_for_each(self):
+        lines, _ = self.dry("""
+            import torch
+            from torch import nn
+            from headroom_dry.weights import Weights
+            looked, look = [], Weights.look_at_products
+            Weights.look_at_products = lambda self: looked.append(look(self))
+            for _ in range(200):
+                nn.Linear(1000, 1000).cuda()
+            print(0 < len(looked) < 30)
+        """)
+        self.assertEqual(lines, ["True"])
+
     def test_a_teacher_on_the_cpu_beside_a_student_on_the_card(self):
         program = """
             teacher, student, late = nn.Linear(1200, 1000), nn.Linear(1200, 1000), nn.Linear(1200, 1000)

@@ -26,9 +26,10 @@ def observe(torch):
     requests.begin(torch)
     steps.begin(torch, after_import)
     if DRY:
-        from . import searches, tuning, twins, values
+        from . import searches, tuning, twins, values, weights
         steps.values = values.Values(twins.as_it_is(torch))
         searches.begin(after_import, steps.values)
+        weights.begin(after_import, steps.values)
         tuning.begin(after_import, torch)
         hosts.begin(torch)
         limits.begin(torch)

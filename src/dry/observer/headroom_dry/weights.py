@@ -2,11 +2,12 @@
 So a model of 8 billion parameters takes seconds and no memory, and what is drawn after it is what the program would draw.
 
 An undrawn storage has the calls that will fill it, and so have copies of it on the CPU, converted or not. Each operation that the observer sees fills what it
-reads first; products and the like are seen while something is undrawn. What is read in no such way (by a file that is written, say) is zeros, like copies of
-more than 1 MiB from the card."""
+reads first; products and the like are seen while something is undrawn, and so are files of PyTorch and safetensors, and what torch.compile takes. What is
+read in no such way (by a pointer that the program took, say) is zeros, like copies of more than 1 MiB from the card."""
 import functools
 import os
 import sys
+import threading
 
 from . import library
 from .again import inside
@@ -16,21 +17,40 @@ from .places import untraced
 HERE, INITIALISERS = os.path.dirname(__file__), os.path.join("torch", "nn", "init.py")
 WORDS = {1: 1, 2: 1, 4: 1, 8: 2}  # that the generator gives for a number of so many bytes
 CHANGING = frozenset("add sub mul div neg abs sqrt exp log clamp clamp_min clamp_max tanh sigmoid erfinv fill zero".split())
-# What else reads a weight. These are the operations of a step, so they have kernels here only while something is undrawn.
-READING_WEIGHTS = frozenset("""mm addmm bmm baddbmm mv addmv dot addr convolution _cdist_forward linalg_vector_norm norm var std var_mean std_mean
-_linalg_svd linalg_qr _linalg_eigh linalg_lu_factor_ex _linalg_solve_ex linalg_inv_ex linalg_ldl_factor_ex linalg_cholesky_ex geqrf linalg_matrix_exp
-native_layer_norm native_group_norm native_batch_norm _softmax _log_softmax _weight_norm_interface _fused_rms_norm renorm silu gelu relu sin cos erfinv erf
-mkldnn_rnn_layer _thnn_fused_lstm_cell _thnn_fused_gru_cell _native_multi_head_attention _transformer_encoder_layer_fwd quantize_per_tensor
-quantize_per_channel _foreach_norm _foreach_mul _foreach_add _foreach_sub _foreach_div _foreach_abs dequantize hash_tensor""".split())
+# What reads a weight though it has no kernel of the CPU's own, and what has one and reads none.
+READING_WEIGHTS, READING_NONE = frozenset("convolution _convolution _fused_rms_norm ldexp".split()), frozenset("set_ is_set_to".split())
+OUT_OF_PYTORCH = "numpy", "tolist", "__reduce_ex__"  # the last is how a tensor is saved
 
-OUT_OF_PYTORCH = "numpy", "tolist"
+def begin(after_import, values):
+    """What reads weights by their address."""
+    after_import("safetensors.torch", lambda module: [_drawn_first(module, name, values) for name in ("_tobytes", "_to_ndarray")])
+    after_import("torch._subclasses.fake_tensor", lambda module: _drawn_first(module.FakeTensorMode, "from_tensor", values))  # which torch.compile makes
+
+
+def _drawn_first(owner, name, values):
+    read = getattr(owner, name, None)
+    if read is None:  # another version's
+        return
+
+    @functools.wraps(read)
+    def drawn_first(*args, **kwargs):
+        if values.undrawn:
+            values.fulfil((*args, *kwargs.values()))
+        return read(*args, **kwargs)
+    setattr(owner, name, drawn_first)
 
 
 class Undrawn:
-    """What will fill a storage: calls, in the program's order."""
+    """What will fill a storage: calls, in the program's order; None while they do and when they did."""
 
-    def __init__(self, storage, dtype, calls):
-        self.storage, self.dtype, self.calls = storage, dtype, calls
+    def __init__(self, at, storage, dtype, calls):
+        self.at, self.storage, self.dtype, self.calls = at, storage, dtype, calls
+
+
+def takes_tensors(arguments):
+    """Whether an operation takes tensors and gives new ones, or writes: what gives a view reads nothing."""
+    views = any(a.alias_info is not None and not a.alias_info.is_write for a in arguments)
+    return not views and any("Tensor" in str(a.type) for a in arguments)
 
 
 def view_of(t):
@@ -44,12 +64,19 @@ class Weights:
         self.parameters = {}  # where the storage of a module's large parameter begins -> a weak reference to it
         self.undrawn = {}  # where a storage begins -> Undrawn
         self.moves_on = {}  # (draw, dtype) -> whether this PyTorch's generator gives as many words for such numbers
-        self.while_undrawn = None  # a library of kernels for READING_WEIGHTS
+        self.while_undrawn = None  # a library of kernels for what else reads weights
         self.running = 0  # of these kernels
+        self.new_lock()
+        os.register_at_fork(after_in_child=self.new_lock)
         self.moved = 0  # copies since expired storages were last looked for
+        self.quiet, self.taken_away = 0, 0  # copies while nothing was undrawn; how often the kernels were taken away
         self.draw_later, self.copy_later, self.fill = self.shell(self._draw_later), self.shell(self._copy_later), self.shell(self._fill)
         if library.skip_draws is not None:
             torch.nn.modules.module.register_module_parameter_registration_hook(untraced(torch, self.note_parameter))
+
+    def new_lock(self):
+        """Of what storages wait for; held while one is filled."""
+        self.lock = threading.RLock()
 
     def note_parameter(self, module, name, parameter):
         if parameter is not None and self.may_be_undrawn(parameter):
@@ -66,13 +93,23 @@ class Weights:
 
     def put_off(self, storage, dtype, calls):
         library.untouched(storage.data_ptr(), storage.nbytes())
-        self.undrawn[storage.data_ptr()] = Undrawn(self.weak(storage), dtype, calls)
+        self.undrawn[storage.data_ptr()] = Undrawn(storage.data_ptr(), self.weak(storage), dtype, calls)
         if self.while_undrawn is None:
             self.look_at_products()
 
     def undrawn_of(self, t):
-        if t.is_cuda or type(t) not in self.plain or t.device.type != "cpu" or t.layout is not self.torch.strided:
+        if type(t) in self.plain:
+            return self.undrawn_in(t)
+        if type(t).__torch_dispatch__ is not self.torch._C._disabled_torch_dispatch_impl:
+            return None  # a class of the program's own that sees operations itself: it unwraps what it holds
+        with self.torch._C.DisableTorchFunction():
+            return self.undrawn_in(t)
+
+    def undrawn_in(self, t):
+        if t.is_cuda or t.device.type != "cpu":
             return None
+        if t.layout is not self.torch.strided:
+            return self.undrawn_in(t._values()) if t.layout is self.torch.sparse_coo else None
         held = self.undrawn.get(t.untyped_storage().data_ptr())
         return held if held is not None and not held.storage.expired() else None
 
@@ -144,7 +181,10 @@ class Weights:
         tensor = self.torch.Tensor
         if held is None or bare not in CHANGING or t.dtype is not held.dtype or any(isinstance(x, tensor) for x in (*args, *kwargs.values())):
             return False
-        held.calls.append(self.Change(op, view_of(t), args, kwargs))
+        with self.lock:
+            if held.calls is None:
+                return False
+            held.calls.append(self.Change(op, view_of(t), args, kwargs))
         return True
 
     def _copy_later(self, name, to, source):
@@ -154,7 +194,10 @@ class Weights:
         storage, of = to.untyped_storage(), source.untyped_storage()
         if not self.fills(to, storage) or storage.data_ptr() == of.data_ptr():
             return False
-        self.put_off(storage, to.dtype, [self.Copy(view_of(to), of.nbytes() // source.element_size(), view_of(source), held.dtype, tuple(held.calls))])
+        with self.lock:
+            if held.calls is None:
+                return False
+            self.put_off(storage, to.dtype, [self.Copy(view_of(to), of.nbytes() // source.element_size(), view_of(source), held.dtype, tuple(held.calls))])
         return True
 
     # ---- what fills it
@@ -187,12 +230,13 @@ class Weights:
                 call.fill(weights, source)
             torch.as_strided(flat, *self.view).copy_(torch.as_strided(source, *self.source_view))
 
-    def _fill(self, name, held):
+    def _fill(self, name, held, calls):
         storage = self.torch.UntypedStorage._new_with_weak_ptr(held.storage.cdata)
         if storage is not None:
-            flat = self.torch.empty(0, dtype=held.dtype, device="cpu").set_(storage)
-            for call in held.calls:
-                call.fill(self, flat)
+            with self.torch._C._DisableTorchDispatch():  # torch.compile asks while it has a mode of its own
+                flat = self.torch.empty(0, dtype=held.dtype, device="cpu").set_(storage)
+                for call in calls:
+                    call.fill(self, flat)
 
     def fulfil(self, arguments):
         """The tensors among the arguments are drawn."""
@@ -200,35 +244,51 @@ class Weights:
             if isinstance(x, self.torch.Tensor):
                 held = self.undrawn_of(x)
                 if held is not None:
-                    del self.undrawn[x.untyped_storage().data_ptr()]
-                    self.fill("weights", held)
+                    self.fulfil_once(held)
             elif type(x) in (list, tuple):
                 self.fulfil(x)
+
+    def fulfil_once(self, held):
+        """Other threads that read it wait."""
+        with self.lock:
+            if held.calls is not None:  # else another thread filled it, or this one does
+                calls, held.calls = held.calls, None
+                self.fill("weights", held, calls)
+                self.forget(held)
+
+    def forget(self, held):
+        if self.undrawn.get(held.at) is held:
+            del self.undrawn[held.at]
 
     def put_off_or_fulfil(self, to, source):
         """Before a copy to the CPU. True: it is put off."""
         if not source.is_cuda and self.copy_later("copy_", to, source):
             return True
-        if self.undrawn_of(to) is not None and self.fills(to, to.untyped_storage()):
-            del self.undrawn[to.untyped_storage().data_ptr()]
+        held = self.undrawn_of(to)
+        if held is not None and self.fills(to, to.untyped_storage()):
+            with self.lock:
+                self.forget(held)
         self.fulfil((to, source))
         return False
 
     # ---- while something is undrawn
 
     def look_at_products(self):
-        has, runs = self.torch._C._dispatch_has_kernel_for_dispatch_key, self.torch._C._dispatch_has_computed_kernel_for_dispatch_key
+        has, schema = self.torch._C._dispatch_has_kernel_for_dispatch_key, self.torch._C._get_schema
         self.while_undrawn = self.torch.library.Library("aten", "IMPL")
         for name in self.torch._C._dispatch_get_all_op_names():
             base, _, overload = name.removeprefix("aten::").partition(".")
             bare = base[:-1] if base.endswith("_") and not base.endswith("__") else base
-            if name.startswith("aten::") and bare in READING_WEIGHTS and runs(name, "CPU") and not has(name, "BackendSelect"):
-                try:
+            reads = bare in READING_WEIGHTS or has(name, "CPU") and base not in READING_NONE and not base.endswith("_backward")
+            if not name.startswith("aten::") or not reads or has(name, "BackendSelect"):
+                continue
+            try:
+                if takes_tensors(schema("aten::" + base, overload).arguments):
                     self.while_undrawn.impl(name[6:], self.weighing(base, overload or "default", bare), "BackendSelect", with_keyset=True)
-                except Exception as e:
-                    if self.talk:
-                        print(f"weights: {name}: {e}", file=sys.stderr)
-
+            except Exception as e:
+                if self.talk:
+                    print(f"weights: {name}: {e}", file=sys.stderr)
+        self.methods = {name: vars(self.torch.Tensor).get(name) for name in OUT_OF_PYTORCH}
         for name in OUT_OF_PYTORCH:
             setattr(self.torch.Tensor, name, self.drawn_first(getattr(self.torch.Tensor, name)))
 
@@ -271,7 +331,16 @@ class Weights:
             for at in [at for at, x in of.items() if (x.storage if type(x) is Undrawn else x).expired()]:
                 del of[at]
         if not self.undrawn and not self.running:
-            self.while_undrawn._destroy()
-            for name in OUT_OF_PYTORCH:
+            self.quiet += 1
+            if self.quiet > self.taken_away:  # a program that moves one layer after another would have them registered for each
+                self.quiet, self.taken_away = 0, self.taken_away + 1
+                self.no_longer_look_at_products()
+
+    def no_longer_look_at_products(self):
+        self.while_undrawn._destroy()
+        for name, own in self.methods.items():
+            if own is None:
                 delattr(self.torch.Tensor, name)  # PyTorch's own is its base's
-            self.while_undrawn = None
+            else:
+                setattr(self.torch.Tensor, name, own)
+        self.while_undrawn = None
