@@ -28,6 +28,19 @@ class Bounds(Dry):
         self.assertEqual(self.dry(self.PROGRAM, HEADROOM_DRY_ROUTING="balanced")[0], ["1 0", "2 3 [2, 2] 32", "0 0 2", "0.75 False"])
         self.assertEqual(self.dry(self.PROGRAM, HEADROOM_DRY_ROUTING="worst")[0], ["65 8", "32 33 [32, 32] 512", "8 100 32", "0.75 True"])
 
+    def test_two_unknown_numbers_are_at_their_ends_by_themselves(self):
+        program = """
+            import torch
+            x, y = (torch.randn(4, device="cuda") for _ in range(2))
+            def rows(n):
+                return torch.zeros(n, device="cuda").shape[0]
+            first, last = (x * 9).long().clamp(1, 65), (y * 9).long().clamp(1, 65)
+            print(rows(((last - first) + 65)[0].item()))
+            print(rows((x.clamp(-8, 8) * y.clamp(-1, 2) + 16).long()[1].item()))
+        """
+        for how, sizes in (("random", ["65", "16"]), ("balanced", ["1", "0"]), ("worst", ["129", "32"])):
+            self.assertEqual(self.dry(program, **({} if how == "random" else {"HEADROOM_DRY_ROUTING": how}))[0], sizes)
+
     def test_what_is_written_over_has_no_bounds(self):
         program = """
             import torch

@@ -1,13 +1,15 @@
 """Unknown numbers of which bounds are known: `x.clamp(1, 64)`, `h % n`, places that a search finds. Where the program's source makes a size of one, it is in
 the middle of its bounds, and in the other runs at each end. Elsewhere it stays unknown."""
 
+import itertools
+
 from . import counts, library
 from .masks import FIRST, MANY
 from .operations import FEW, NUMBERS
 from .rules import BOUNDS
 
 SEEDS = "clamp remainder sigmoid searchsorted bucketize".split()
-FOLLOWED = "round floor ceil trunc neg abs add sub mul div true_divide floor_divide clamp_min clamp_max".split()  # of one such number, and of known ones
+FOLLOWED = "round floor ceil trunc neg add sub mul div true_divide floor_divide clamp_min clamp_max".split()  # of one such number, and of known ones
 CHOSEN = "max min amax amin mean median index index_select gather take flip roll sort topk".split()  # of many, it is one of them, or between them
 ADDED = "sum cumsum".split()
 
@@ -60,17 +62,17 @@ class Bounds:
             return ends if bare == "sum" or not own else (min(own[0], own[0] * x.numel()), max(own[1], own[1] * x.numel()))
         if bare not in FOLLOWED:
             return None
-        ends = []
-        for i in 0, 1:
-            single = []
-            for y in args:
-                two = self.bounds_of(y) if isinstance(y, self.torch.Tensor) and y.is_cuda else None
-                if two is None and isinstance(y, self.torch.Tensor):
-                    y, state = self.twin(y) if y.is_cuda else (y, 1)
-                    if not state or y.numel() > 1:
-                        return None
-                single.append(y if two is None else self.torch.tensor(two[i], dtype=y.dtype, device="cpu"))
-            ends.append(op(*single, **kwargs).item())
+        choices = []  # for each argument: what it may be, at its ends
+        for y in args:
+            two = self.bounds_of(y) if isinstance(y, self.torch.Tensor) and y.is_cuda else None
+            if two is None and isinstance(y, self.torch.Tensor):
+                y, state = self.twin(y) if y.is_cuda else (y, 1)
+                if not state or y.numel() > 1:
+                    return None
+            choices.append([y] if two is None else [self.torch.tensor(end, dtype=y.dtype, device="cpu") for end in two])
+        if "div" in bare and len(choices) > 1 and len(choices[1]) == 2 and choices[1][0] <= 0 <= choices[1][1]:
+            return None
+        ends = [op(*single, **kwargs).item() for single in itertools.product(*choices)]
         return min(ends), max(ends)
 
     def bound(self, t, least, most):
