@@ -65,6 +65,9 @@ class Weights(Dry):
             said(net.weight.data)
             net.weight.data[3:].normal_()
             said(net.weight.data)
+            net = nn.Linear(1200, 1000)
+            net.load_state_dict(net.state_dict())
+            said(net.weight.data)
             with torch.no_grad():
                 net.weight.mul_(3).add_(0.5).clamp_(-0.2, 0.7)
                 net.weight[5:9].zero_()

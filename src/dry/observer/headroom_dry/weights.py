@@ -265,7 +265,7 @@ class Weights:
         if not source.is_cuda and self.copy_later("copy_", to, source):
             return True
         held = self.undrawn_of(to)
-        if held is not None and self.fills(to, to.untyped_storage()):
+        if held is not None and self.fills(to, to.untyped_storage()) and self.undrawn_of(source) is not held:
             with self.lock:
                 self.forget(held)
         self.fulfil((to, source))
