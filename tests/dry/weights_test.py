@@ -63,6 +63,13 @@ class Weights(Dry):
                 except RuntimeError as e:
                     print(str(e).splitlines()[0])
             said(net.weight.data)
+            for wrong in lambda: net.weight.data.clamp_(), lambda: net.weight.data.add_(1j), lambda: net.weight.data.sub_(True):
+                net = nn.Linear(1200, 1000)
+                try:
+                    wrong()
+                except RuntimeError as e:
+                    print(str(e).splitlines()[0])
+                said(net.weight.data)
             net.weight.data[3:].normal_()
             said(net.weight.data)
             net = nn.Linear(1200, 1000)

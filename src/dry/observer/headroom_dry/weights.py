@@ -71,6 +71,7 @@ class Weights:
         self.moved = 0  # copies since expired storages were last looked for
         self.quiet, self.taken_away = 0, 0  # copies while nothing was undrawn; how often the kernels were taken away
         self.draw_later, self.copy_later, self.fill = self.shell(self._draw_later), self.shell(self._copy_later), self.shell(self._fill)
+        self.try_change = self.shell(self._try_change)
         if library.skip_draws is not None:
             torch.nn.modules.module.register_module_parameter_registration_hook(untraced(torch, self.note_parameter))
 
@@ -181,10 +182,17 @@ class Weights:
         tensor = self.torch.Tensor
         if held is None or bare not in CHANGING or t.dtype is not held.dtype or any(isinstance(x, tensor) for x in (*args, *kwargs.values())):
             return False
+        if not self.try_change(bare, op, t.dtype, args, kwargs):
+            return False  # the program's own fails, too
         with self.lock:
             if held.calls is None:
                 return False
             held.calls.append(self.Change(op, view_of(t), args, kwargs))
+        return True
+
+    def _try_change(self, name, op, dtype, args, kwargs):
+        few = self.torch.empty(1, dtype=dtype, device="cpu")
+        self.Change(op, view_of(few), args, kwargs).fill(self, few)
         return True
 
     def _copy_later(self, name, to, source):
