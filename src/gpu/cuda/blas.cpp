@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "gpu/check.h"
 #include "gpu/cublaslt.h"
+#include "gpu/fastest_way.h"
 #include "gpu/plan_file.h"
 
 namespace headroom::blas {
@@ -128,7 +129,8 @@ Book& book() {
     cudaDeviceProp p;
     cuda(cudaGetDeviceProperties(&p, device));
     b = std::make_unique<Book>();
-    b->file = plan_file_of(fmt::format("{} cublasLt {}, 16 and 8 bits in a fixed order", p.name, cublaslt().cublasLtGetVersion()));
+    b->file = plan_file_of(
+        fmt::format("{} cublasLt {}, 16 and 8 bits in a fixed order, timed on a busy card", p.name, cublaslt().cublasLtGetVersion()));
     b->measured = read_plans(b->file);
   }
   return *b;
@@ -219,36 +221,25 @@ struct Call {  // one product, ready to be launched with any algorithm
     return found;
   }
 
-  float least_ms(const Chosen& plan, int times) const {  // infinity if it does not run
+  float ms_of_run(const Chosen& plan, int runs) const {  // of so many in a row; infinity if it does not run
     cudaEvent_t begin, end;
     cuda(cudaEventCreate(&begin));
     cuda(cudaEventCreate(&end));
-    float least = std::numeric_limits<float>::infinity();
-    for (int i = 0; i <= times; ++i) {
-      cuda(cudaEventRecord(begin, stream));
-      if (start(plan) != CUBLAS_STATUS_SUCCESS) break;
-      cuda(cudaEventRecord(end, stream));
-      cuda(cudaEventSynchronize(end));
-      float ms;
-      cuda(cudaEventElapsedTime(&ms, begin, end));
-      if (i > 0) least = std::min(least, ms);  // the first loads the kernel
-    }
+    cuda(cudaEventRecord(begin, stream));
+    bool works = true;
+    for (int i = 0; works && i < runs; ++i) works = start(plan) == CUBLAS_STATUS_SUCCESS;
+    cuda(cudaEventRecord(end, stream));
+    cuda(cudaEventSynchronize(end));
+    float ms;
+    cuda(cudaEventElapsedTime(&ms, begin, end));
     cuda(cudaEventDestroy(begin));
     cuda(cudaEventDestroy(end));
-    return least;
+    return works ? ms / float(runs) : std::numeric_limits<float>::infinity();
   }
 
   Chosen fastest() const {
-    constexpr float clearly = 0.98f;  // a later one must be faster by more than the noise
     const auto all = offered(12);
-    std::size_t best = 0;
-    float best_ms = least_ms(all[0], 4) * clearly;
-    for (std::size_t i = 1; i < all.size(); ++i)
-      if (const float ms = least_ms(all[i], 4); ms < best_ms) {
-        best = i;
-        best_ms = ms;
-      }
-    return all[best];
+    return all[fastest_way(all.size(), [&](std::size_t i, int runs) { return ms_of_run(all[i], runs); })];
   }
 };
 

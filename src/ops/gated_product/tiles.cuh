@@ -33,24 +33,29 @@ struct Args {
   int tiles;
 };
 
-struct Tile {
-  int row, column;  // this block's; column: channel
-};
-template <int channels>  // one column of tiles after the other, so that L2 serves B to all rows
-__device__ __forceinline__ Tile tile_of(const Args& a, int number, int rank) {
-  const int high = ceil_div(a.rows, tile_rows * pair_blocks);
-  return {(number % high * pair_blocks + rank) * tile_rows, number / high * channels};
-}
-
-// How a pass uses a tile. channels: of a tile; b_of: how B is stored.
+// How a pass uses a tile. channels: of a tile; b_of: how B is stored; band: rows of tiles that are finished before those below them are begun.
 struct ForwardPass {
   static constexpr int channels = tile_columns / 2;
   static constexpr Major b_of = Major::k;
+  static constexpr int band = 16;
 };
 struct BackwardPass {
   static constexpr int channels = tile_columns;
   static constexpr Major b_of = Major::mn;
+  static constexpr int band = 8;
 };
+
+struct Tile {
+  int row, column;  // this block's; column: channel
+};
+// In bands, one column of tiles after the other: what a card's blocks read at a time is about as high as it is wide, so L2 serves most of it. Without
+// bands 128 rows of tiles were one column, and the rows of A came from memory again for each column.
+template <class Pass>
+__device__ __forceinline__ Tile tile_of(const Args& a, int number, int rank) {
+  const int high = ceil_div(a.rows, tile_rows * pair_blocks), wide = ceil_div(a.width, Pass::channels);
+  const int above = number / (Pass::band * wide) * Pass::band, in_band = number - above * wide, rows = min(Pass::band, high - above);
+  return {((above + in_band % rows) * pair_blocks + rank) * tile_rows, in_band / rows * Pass::channels};
+}
 
 // ---- warp 0: a thread that fetches ---------------------------------------------------------------------------------
 template <class Pass>
@@ -58,7 +63,7 @@ __device__ __forceinline__ void fetch(const Args& a, Shared& s, const Walker& wa
   const int rank = walk.rank;
   Turn<stages> turn;
   for (int number = walk.first; number < a.tiles; number += walk.stride) {
-    const Tile t = tile_of<Pass::channels>(a, number, rank);
+    const Tile t = tile_of<Pass>(a, number, rank);
     for (int k = 0; k < a.sum; k += depth, turn.next()) {
       auto& stage = s.stage[turn.stage];
       Barrier& full = s.rings.full[turn.stage];
@@ -167,7 +172,7 @@ struct Groups {
   __device__ __forceinline__ void begin() {
     first = worker * n;
     if (!more()) return;  // rows of the last tile again: fetched and not used
-    tile = tile_of<BackwardPass::channels>(a, number, rank);
+    tile = tile_of<BackwardPass>(a, number, rank);
     workers = number + stride < a.tiles ? users : users + multipliers;
   }
 };
@@ -256,7 +261,7 @@ __device__ __forceinline__ void multiply(const Args& a, Shared& s, const Walker&
   const int warp = threadIdx.x / 32 % 4;  // no products left: use the tile too
   const int worker = users + group * 4 + warp;
   if constexpr (std::is_same_v<Pass, ForwardPass>)
-    make_act<n>(a, tile_of<Pass::channels>(a, last, walk.rank), s.out, s.rings.out_full, worker, users + multipliers, parity);
+    make_act<n>(a, tile_of<Pass>(a, last, walk.rank), s.out, s.rings.out_full, worker, users + multipliers, parity);
   else
     make_gradients<n, again>(a, s.out, s.rings.out_full, s.rings.out_empty, Groups<n>(a, walk, worker, last), parity);
 }
@@ -266,7 +271,7 @@ template <int n>
 __device__ __forceinline__ void use_forward(const Args& a, Shared& s, const Walker& walk, int worker) {
   int parity = 0;
   for (int number = walk.first; number < a.tiles; number += walk.stride, parity ^= 1) {
-    const Tile t = tile_of<ForwardPass::channels>(a, number, walk.rank);
+    const Tile t = tile_of<ForwardPass>(a, number, walk.rank);
     const int workers = number + walk.stride < a.tiles ? users : users + multipliers;
     const bool stores = worker == 0 && threadIdx.x % 32 == 0;
     if (stores) {
