@@ -12,7 +12,7 @@ namespace fastest {
 constexpr int singles = 4;             // runs of each way alone, after one that loads it
 constexpr float clearly = 0.98f;       // a later way must be faster by more than the noise: alone,
 constexpr float clearly_busy = 0.99f;  // and on a busy card
-constexpr float long_ms = 0.1f;        // what is shorter is judged alone
+constexpr float long_ms = 1;           // what is shorter is judged alone: in a row its operands are in L2 as they are not in a step
 constexpr float near = 1.1f;           // ways that are slower alone than this times the fastest are not tried on a busy card
 constexpr float busy_ms = 20;          // of one way, before the next has its turn: a card takes some ms to change its clock
 constexpr int rounds = 2;              // that count, after one that makes the card busy
@@ -20,7 +20,7 @@ constexpr int rounds = 2;              // that count, after one that makes the c
 
 // time(way, runs): milliseconds of one run, of so many in a row; infinity where the way does not work.
 // A card that may take no more power slows its clock, most for the way that takes the most energy. Alone that does not show: so ways that take long
-// are also timed in turns while the card is busy. Such products of a step differ by up to 6 % that way (bench/lab/step.md).
+// are also timed in turns while the card is busy (bench/lab/step.md has what that gave).
 template <class Time>
 std::size_t fastest_way(std::size_t ways, Time&& time) {
   const auto least = [&](const std::vector<float>& ms, float clearly) {

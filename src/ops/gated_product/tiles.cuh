@@ -33,27 +33,26 @@ struct Args {
   int tiles;
 };
 
-// How a pass uses a tile. channels: of a tile; b_of: how B is stored; band: rows of tiles that are finished before those below them are begun.
+// How a pass uses a tile. channels: of a tile; b_of: how B is stored.
 struct ForwardPass {
   static constexpr int channels = tile_columns / 2;
   static constexpr Major b_of = Major::k;
-  static constexpr int band = 16;
 };
 struct BackwardPass {
   static constexpr int channels = tile_columns;
   static constexpr Major b_of = Major::mn;
-  static constexpr int band = 8;
 };
 
 struct Tile {
   int row, column;  // this block's; column: channel
 };
-// In bands, one column of tiles after the other: what a card's blocks read at a time is about as high as it is wide, so L2 serves most of it. Without
-// bands 128 rows of tiles were one column, and the rows of A came from memory again for each column.
+// In bands of so many rows of tiles, one column after the other: what a card's blocks read at a time is about as high as it is wide, so L2 serves most of
+// it. Without bands 32 768 rows were one column of 128 tiles, and A came from memory again for each column.
+constexpr int band = 16;
 template <class Pass>
 __device__ __forceinline__ Tile tile_of(const Args& a, int number, int rank) {
   const int high = ceil_div(a.rows, tile_rows * pair_blocks), wide = ceil_div(a.width, Pass::channels);
-  const int above = number / (Pass::band * wide) * Pass::band, in_band = number - above * wide, rows = min(Pass::band, high - above);
+  const int above = number / (band * wide) * band, in_band = number - above * wide, rows = min(band, high - above);
   return {((above + in_band % rows) * pair_blocks + rank) * tile_rows, in_band / rows * Pass::channels};
 }
 
