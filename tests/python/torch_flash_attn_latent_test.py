@@ -171,7 +171,7 @@ class LatentTest(Base):
             (ValueError, r"cu_seqlens_k\[0\] is \[0, 23, 99\]: from 0 on, in order, up to 46 positions", [0, 17, 34], [0, 23, 99]),
             (ValueError, r"cu_seqlens_q\[0\] is \[0, 20, 10\]", [0, 20, 10], [0, 23, 46]),
             (ValueError, r"cu_seqlens_q is \(1, 3\) and cu_seqlens_k is \(1, 4\)", [0, 17, 34], [0, 1, 23, 46]),
-            (ValueError, r"it must be \(1, at least 2\)", [0], [0]),
+            (ValueError, r"it must be torch.int32 \(sequences \+ 1,\)", [0], [0]),
         ):
             lists = (torch.tensor(t, dtype=torch.int32) for t in (of_q, of_k))
             with self.subTest(words), self.assertRaisesRegex(error, words):

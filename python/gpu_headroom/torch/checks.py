@@ -44,8 +44,8 @@ def misfit_of_tensors(q, k, v):
 
 def _misfit(q, k, v, attn_mask, dropout_p, scale, enable_gqa, layout, paged=False):
     """The error's type and its sentence; None where the call is served."""
-    if layout not in _LAYOUTS:
-        return ValueError, f"layout '{layout}': bhld ([batch, heads, len, head_dim], torch's) or blhd ([batch, len, heads, head_dim])"
+    if not isinstance(layout, str) or layout not in _LAYOUTS:
+        return ValueError, f"layout {one_line(layout)}: bhld ([batch, heads, len, head_dim], torch's) or blhd ([batch, len, heads, head_dim])"
     misfit = misfit_of_tensors(q, k, v)
     if misfit is not None:
         return misfit
@@ -67,6 +67,8 @@ def _misfit(q, k, v, attn_mask, dropout_p, scale, enable_gqa, layout, paged=Fals
     heads, kv_heads = q.shape[rows], k.shape[rows]
     if kv_heads == 0 or heads % kv_heads != 0:
         return ValueError, f"{heads} query heads cannot share {kv_heads} key heads: the first must be a multiple of the second"
+    if not isinstance(enable_gqa, bool):
+        return TypeError, f"enable_gqa is a {kind_of(enable_gqa)}: True or False"
     if heads != kv_heads and not enable_gqa:
         return ValueError, f"{heads} query heads and {kv_heads} key heads need enable_gqa=True"
     for t in (q, v):
@@ -108,24 +110,32 @@ def window_of(window):
     before, after = (whole_number(n) for n in both)
     if before is None or after is None:
         raise TypeError(
-            f"window is {window!r}: the number of keys that a row sees, its own and those before; or (that, the number of keys after)"
+            f"window is {one_line(window)}: the number of keys that a row sees, its own and those before; or (that, the number of keys after)"
         )
     if before < 1 or after < 0:
         raise ValueError(f"window is {window}: a row sees at least its own key, so at least 1, and at least 0 after")
     return before, after
 
 
-def _kind(value):
+def kind_of(value):
     """With its module where it has one: NumPy's bool is called bool, too."""
     of = type(value)
     return of.__name__ if of.__module__ == "builtins" else f"{of.__module__}.{of.__name__}"
 
 
+def one_line(value):
+    """A value of any kind in an error's sentence."""
+    if isinstance(value, torch.Tensor):
+        return f"a tensor of {value.dtype} {tuple(value.shape)}"
+    said = repr(value).split("\n")[0]
+    return said if len(said) <= 60 else said[:57] + "..."
+
+
 def options_of(is_causal, scale, window, align, layout, variant, deterministic, tf32, softcap=0.0, order=0, dropout=0.0, quantise=None):
-    if align not in ("top-left", "bottom-right"):
-        raise ValueError(f"align '{align}': top-left (torch's: row i sees keys up to i) or bottom-right (the last row sees the last key)")
+    if not isinstance(align, str) or align not in ("top-left", "bottom-right"):
+        raise ValueError(f"align {one_line(align)}: top-left (torch's: row i sees keys up to i) or bottom-right (the last row sees the last key)")
     if not isinstance(is_causal, bool):
-        raise TypeError(f"is_causal is a {_kind(is_causal)}: True or False")
+        raise TypeError(f"is_causal is a {kind_of(is_causal)}: True or False")
     if window is not None:
         if is_causal:
             raise ValueError("is_causal and window are both given: a window is causal already, leave is_causal out")
@@ -134,9 +144,9 @@ def options_of(is_causal, scale, window, align, layout, variant, deterministic, 
         raise TypeError(f"variant is a {type(variant).__name__}: a name as explain() lists them, or None for the best")
     for name, value in (("deterministic", deterministic), ("tf32", tf32)):
         if not isinstance(value, bool) and not (name == "tf32" and value is None):
-            raise TypeError(f"{name} is a {_kind(value)}: True or False{', or None for what torch says' if name == 'tf32' else ''}")
+            raise TypeError(f"{name} is a {kind_of(value)}: True or False{', or None for what torch says' if name == 'tf32' else ''}")
     if isinstance(softcap, bool) or not isinstance(softcap, (numbers.Real, torch.SymFloat)) or not 0 <= softcap < math.inf:
-        raise ValueError(f"softcap is {softcap!r}: a number above 0, or 0 for none")
+        raise ValueError(f"softcap is {one_line(softcap)}: a number above 0, or 0 for none")
     mask = 2 if window is not None else 1 if is_causal else 0
     width, after = (0, 0) if window is None else both
     scale = None if scale is None else float(scale)

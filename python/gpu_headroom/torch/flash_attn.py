@@ -10,36 +10,17 @@ from typing import TYPE_CHECKING, Any, Optional, Tuple, Union, overload
 
 import torch
 
-from .checks import whole_number
-from .direct import directly, draw_of
-from .functions import Window, attention, attention_varlen, attention_with_cache, packed_slopes
+from .direct import draw_of
+from .flash_checks import (
+    cap_of, check_caches, check_lengths, check_list, check_new, check_packed, check_page_numbers, check_pages, check_room, check_tensor, check_whole, flag,
+    in_range, mask_of,
+)  # fmt: skip
+from .functions import attention, attention_varlen, attention_with_cache, packed_slopes
 
 if TYPE_CHECKING:
     from typing import Literal
 
 Probs = Tuple[torch.Tensor, torch.Tensor, torch.Tensor]
-_OPEN = 1 << 31  # keys on a side of a window that has no end there
-
-
-def _window(causal: bool, window_size: Tuple[int, int]) -> Window:
-    """Our window of flash-attn's; None: none, or causal alone."""
-    try:
-        before, after = window_size
-    except (TypeError, ValueError):
-        raise TypeError(f"gpu_headroom.torch: window_size is {window_size!r}: two whole numbers, -1 for an open side") from None
-    if type(before) is not int or type(after) is not int:
-        before, after = whole_number(before), whole_number(after)
-    if before is None or after is None:
-        raise TypeError(f"gpu_headroom.torch: window_size is {window_size!r}: two whole numbers, -1 for an open side")
-    after = 0 if causal else after
-    if before < 0 and (after < 0 or causal):
-        return None
-    return (_OPEN if before < 0 else before + 1, _OPEN if after < 0 else after)
-
-
-def _cap(softcap: float) -> float:
-    """Our soft cap of flash-attn's, where what is not above 0 is none."""
-    return 0.0 if isinstance(softcap, (int, float)) and softcap <= 0 else softcap
 
 
 def _seed(q: torch.Tensor, dropout_p: float) -> Optional[torch.Tensor]:
@@ -90,11 +71,15 @@ def flash_attn_func(
 ) -> Union[torch.Tensor, Probs]:  # fmt: skip
     """q: [batch, len_q, heads, head_dim]; k and v: [batch, len_k, kv_heads, head_dim]. return_attn_probs: (o, lse, S): S is empty without dropout,
     else [batch, heads, len_q, len_k], without flash-attn's padding, negative where a probability was dropped."""
-    window = _window(causal, window_size)
+    is_causal, window = mask_of(causal, window_size)
+    if return_attn_probs is not False and return_attn_probs is not True:  # a call less
+        return_attn_probs = flag("return_attn_probs", return_attn_probs)
     seed = _seed(q, dropout_p) if return_attn_probs and dropout_p else None
-    out = attention(q, k, v, dropout_p=dropout_p, is_causal=causal and window is None, scale=softmax_scale, window=window, align="bottom-right", layout="blhd",
-                    return_lse=return_attn_probs, softcap=softcap and _cap(softcap), deterministic=bool(deterministic), alibi_slopes=alibi_slopes,
-                    seed=seed)  # fmt: skip
+    if deterministic is not False and deterministic is not True:
+        deterministic = flag("deterministic", deterministic)
+    out = attention(q, k, v, dropout_p=dropout_p, is_causal=is_causal, scale=softmax_scale, window=window, align="bottom-right", layout="blhd",
+                    return_lse=return_attn_probs, softcap=0.0 if type(softcap) is float and softcap <= 0 else cap_of(softcap), deterministic=deterministic,
+                    alibi_slopes=alibi_slopes, seed=seed)  # fmt: skip
     if not return_attn_probs:
         return out
     if seed is None:
@@ -132,6 +117,7 @@ def flash_attn_qkvpacked_func(
     return_attn_probs: bool = False,
 ) -> Union[torch.Tensor, Probs]:  # fmt: skip
     """qkv: [batch, len, 3, heads, head_dim]."""
+    check_packed("flash_attn.flash_attn_qkvpacked_func", "qkv", qkv, "[batch, len, 3, heads, head_dim]", 2, 3)
     q, k, v = qkv.unbind(2)
     return flash_attn_func(q, k, v, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic, return_attn_probs=return_attn_probs)
 
@@ -166,18 +152,29 @@ def flash_attn_kvpacked_func(
     return_attn_probs: bool = False,
 ) -> Union[torch.Tensor, Probs]:  # fmt: skip
     """kv: [batch, len_k, 2, kv_heads, head_dim]."""
+    check_packed("flash_attn.flash_attn_kvpacked_func", "kv", kv, "[batch, len_k, 2, kv_heads, head_dim]", 2, 2)
     k, v = kv.unbind(2)
     return flash_attn_func(q, k, v, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic, return_attn_probs=return_attn_probs)
 
 
 def _from_pages(
-    k: torch.Tensor, v: torch.Tensor, cu_q: torch.Tensor, cu_k: torch.Tensor, block_table: torch.Tensor
+    where: str, k: torch.Tensor, v: torch.Tensor, cu_q: torch.Tensor, cu_k: torch.Tensor, block_table: torch.Tensor
 ) -> Tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """k and v with each sequence's pages behind one another, and lists in which a document without queries has the rest of the last page."""
-    pages = block_table.long()
+    for name, t in (("k", k), ("v", v)):
+        check_tensor(where, name, t, (4,), "[pages, page, kv_heads, head_dim] with block_table")
+    for name, cu in (("cu_seqlens_q", cu_q), ("cu_seqlens_k", cu_k)):
+        check_list(where, name, cu, k)
+    check_pages(where, "block_table", block_table, cu_k.shape[0] - 1, k)
+    if cu_q.shape != cu_k.shape or k.shape[:3] != v.shape[:3]:
+        raise ValueError(f"gpu_headroom.torch.{where}: cu_seqlens_q is {tuple(cu_q.shape)}, cu_seqlens_k {tuple(cu_k.shape)}, k {tuple(k.shape)} and v "
+                         f"{tuple(v.shape)}: lists, and pages, are of one size")  # fmt: skip
+    lengths, room = cu_k.diff(), block_table.shape[1] * k.shape[1]
+    check_room(where, lengths, 0, room, True)
+    pages = in_range(where, "block_table", block_table, lengths, k)
     k, v = (t[pages].flatten(0, 2) for t in (k, v))
-    begins = torch.arange(pages.shape[0], device=cu_k.device, dtype=torch.int32) * (k.shape[0] // pages.shape[0])
-    cu_k = torch.cat([torch.stack([begins, begins + cu_k.diff()], 1).flatten(), cu_k.new_tensor([k.shape[0]])])
+    begins = torch.arange(pages.shape[0], device=cu_k.device, dtype=torch.int32) * room
+    cu_k = torch.cat([torch.stack([begins, begins + lengths], 1).flatten(), cu_k.new_tensor([k.shape[0]])])
     return k, v, torch.cat([torch.stack([cu_q[:-1], cu_q[1:]], 1).flatten(), cu_q[-1:]]), cu_k
 
 
@@ -219,16 +216,17 @@ def flash_attn_varlen_func(
 
     block_table: int32 [sequences, most]: k and v are [pages, page, kv_heads, head_dim], and are copied into order first; S is empty.
     """
-    window = _window(causal, window_size)
+    is_causal, window = mask_of(causal, window_size)
+    return_attn_probs = flag("return_attn_probs", return_attn_probs)
     of_sequences = alibi_slopes
     if block_table is not None:
         alibi_slopes = packed_slopes(alibi_slopes, q, cu_seqlens_q)
-        k, v, cu_seqlens_q, cu_seqlens_k = _from_pages(k, v, cu_seqlens_q, cu_seqlens_k, block_table)
+        k, v, cu_seqlens_q, cu_seqlens_k = _from_pages("flash_attn.flash_attn_varlen_func", k, v, cu_seqlens_q, cu_seqlens_k, block_table)
         if alibi_slopes is not None and alibi_slopes.dim() == 2:  # and what is left of a sequence's last page is a document of its own
             alibi_slopes = alibi_slopes.repeat_interleave(2, 0)
     seed = _seed(q, dropout_p) if return_attn_probs and dropout_p else None
-    out = attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, is_causal=causal and window is None, scale=softmax_scale,
-                           window=window, return_lse=return_attn_probs, softcap=_cap(softcap), deterministic=bool(deterministic),
+    out = attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, is_causal=is_causal, scale=softmax_scale,
+                           window=window, return_lse=return_attn_probs, softcap=cap_of(softcap), deterministic=flag("deterministic", deterministic),
                            dropout_p=dropout_p, alibi_slopes=alibi_slopes, seed=seed)  # fmt: skip
     if not return_attn_probs:
         return out
@@ -268,6 +266,7 @@ def flash_attn_varlen_qkvpacked_func(
     return_attn_probs: bool = False,
 ) -> Union[torch.Tensor, Probs]:  # fmt: skip
     """qkv: [tokens, 3, heads, head_dim]."""
+    check_packed("flash_attn.flash_attn_varlen_qkvpacked_func", "qkv", qkv, "[tokens, 3, heads, head_dim]", 1, 3)
     q, k, v = qkv.unbind(1)
     return flash_attn_varlen_func(q, k, v, cu_seqlens, cu_seqlens, max_seqlen, max_seqlen, dropout_p, softmax_scale, causal, window_size,
                                   softcap, alibi_slopes, deterministic, return_attn_probs=return_attn_probs)  # fmt: skip
@@ -307,19 +306,22 @@ def flash_attn_varlen_kvpacked_func(
     return_attn_probs: bool = False,
 ) -> Union[torch.Tensor, Probs]:  # fmt: skip
     """kv: [tokens_k, 2, kv_heads, head_dim]."""
+    check_packed("flash_attn.flash_attn_varlen_kvpacked_func", "kv", kv, "[tokens_k, 2, kv_heads, head_dim]", 1, 2)
     k, v = kv.unbind(1)
     return flash_attn_varlen_func(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout_p, softmax_scale, causal, window_size,
                                   softcap, alibi_slopes, deterministic, return_attn_probs=return_attn_probs)  # fmt: skip
 
 
 def _append(
-    cache: torch.Tensor, new: torch.Tensor, lengths: torch.Tensor, block_table: Optional[torch.Tensor], rows: Optional[torch.Tensor]
+    where: str, cache: torch.Tensor, new: torch.Tensor, lengths: torch.Tensor, block_table: Optional[torch.Tensor], rows: Optional[torch.Tensor]
 ) -> None:
     """Writes `new` behind what each sequence has in the cache, in place."""
     at = lengths[:, None].long() + torch.arange(new.shape[1], device=new.device)
     if block_table is not None:
         page = cache.shape[1]
-        cache[block_table.gather(1, at // page).long(), at % page] = new
+        of = block_table.gather(1, at // page).long()
+        check_page_numbers(where, "block_table", of, cache.shape[0])
+        cache[of, at % page] = new
     else:
         of = torch.arange(new.shape[0], device=new.device) if rows is None else rows.long()
         cache[of[:, None], at] = new
@@ -337,41 +339,28 @@ def _turned(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, at: torch.Ten
     return torch.cat([turned.to(x.dtype), x[..., 2 * c.shape[-1] :]], -1)
 
 
-def _can_be_read(numbers: torch.Tensor) -> bool:
-    """Whether code may wait for what is in a tensor: not while it is compiled or captured, nor where operators are only listened to."""
-    return directly(numbers, numbers, numbers) and not (numbers.is_cuda and torch.cuda.is_current_stream_capturing())
-
-
-def _check_new(
-    where: str, k: Optional[torch.Tensor], v: Optional[torch.Tensor], rotary_cos: Optional[torch.Tensor], rotary_sin: Optional[torch.Tensor],
-    lengths: Union[None, int, torch.Tensor],
+def _check_kvcache(
+    where: str, q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, k: Any, v: Any, cos: Any, sin: Any, lengths: Any, rows: Any, leftpad: Any,
+    block_table: Any,
 ) -> None:  # fmt: skip
-    if (k is None) != (v is None):
-        raise ValueError(f"gpu_headroom.torch.{where}: k and v are given together, or neither")
-    if (rotary_cos is None) != (rotary_sin is None) or (rotary_cos is not None and k is None):
-        raise ValueError(f"gpu_headroom.torch.{where}: rotary_cos, rotary_sin, k and v are given together")
-    if k is not None and lengths is None:
-        raise ValueError(f"gpu_headroom.torch.{where}: k and v need cache_seqlens, where they are written")
-
-
-def _check_room(where: str, lengths: Union[None, int, torch.Tensor], new: int, room: int, paged: bool) -> None:
-    if lengths is None:
-        return
-    if isinstance(lengths, torch.Tensor):
-        if lengths.numel() == 0 or not (paged or lengths.is_cpu) or not _can_be_read(lengths):
-            return
-        numbers = lengths.flatten().tolist()  # of pages flash-attn waits for the card here too; once
-        least, most = min(numbers), max(numbers)
-    else:
-        least = most = whole_number(lengths)
-        if most is None:
-            raise TypeError(f"gpu_headroom.torch.{where}: cache_seqlens is a {type(lengths).__name__}: a tensor of whole numbers, or one number")
-    if least < 0:
-        raise RuntimeError(f"gpu_headroom.torch.{where}: a sequence of {least} keys: at least 0 are served")
-    if most + new > room:
-        of_pages = "page_table" if "flash_attn_3" in where else "block_table"
-        have, by = ("its pages have", f", as {of_pages} says") if paged else ("the cache has", "")
-        raise RuntimeError(f"gpu_headroom.torch.{where}: a sequence of {most + new} keys, {have} room for {room}{by}")
+    """Whatever would go wrong behind the first write into the caches, or be read as something else."""
+    check_caches(where, q, k_cache, v_cache)
+    check_new(where, (k_cache, v_cache), k, v, cos, sin, lengths, q.shape[0])
+    if leftpad is not None and block_table is not None:
+        raise NotImplementedError(f"gpu_headroom.torch.{where}: cache_leftpad is not served with block_table: leave it out")
+    if rows is not None and block_table is not None:
+        raise NotImplementedError(f"gpu_headroom.torch.{where}: cache_batch_idx is not served with block_table, which says where sequences are")
+    if block_table is not None:
+        check_pages(where, "block_table", block_table, q.shape[0], q)
+    room = k_cache.shape[1] * (1 if block_table is None else block_table.shape[1])
+    check_lengths(where, lengths, q.shape[0], q)
+    check_room(where, lengths, 0 if k is None else k.shape[1], room, block_table is not None)
+    if rows is not None:
+        check_whole(where, "cache_batch_idx", rows, (q.shape[0],), q, 0, k_cache.shape[0] - 1)
+    if leftpad is not None:
+        check_whole(where, "cache_leftpad", leftpad, (q.shape[0],), q, 0, 1 << 31)
+    if cos is not None and cos.shape[0] < room:
+        raise ValueError(f"gpu_headroom.torch.{where}: rotary_cos has {cos.shape[0]} positions, the cache has room for {room}")
 
 
 @overload
@@ -426,33 +415,26 @@ def flash_attn_with_kvcache(
     behind its end has no keys, and rows of 0. num_splits changes nothing here.
     Without gradients, as flash-attn's: what autograd keeps would grow with every new position.
     """
-    name = "flash_attn_with_kvcache"
-    _check_new(f"flash_attn.{name}", k, v, rotary_cos, rotary_sin, cache_seqlens)
-    if cache_leftpad is not None and block_table is not None:
-        raise NotImplementedError(f"gpu_headroom.torch.flash_attn.{name}: cache_leftpad is not served with block_table: leave it out")
-    window = _window(causal, window_size)
-    if cache_batch_idx is not None and block_table is not None:
-        raise NotImplementedError(f"gpu_headroom.torch.flash_attn.{name}: cache_batch_idx is not served with block_table, which says where sequences are")
-    room = k_cache.shape[1] * (1 if block_table is None else block_table.shape[1])
-    _check_room(f"flash_attn.{name}", cache_seqlens, 0 if k is None else k.shape[1], room, block_table is not None)
-    if rotary_cos is not None and rotary_cos.shape[0] < room:
-        raise ValueError(f"gpu_headroom.torch.flash_attn.{name}: rotary_cos has {rotary_cos.shape[0]} positions, the cache has room for {room}")
+    where = "flash_attn.flash_attn_with_kvcache"
+    is_causal, window = mask_of(causal, window_size)
+    return_softmax_lse = flag("return_softmax_lse", return_softmax_lse)
+    _check_kvcache(where, q, k_cache, v_cache, k, v, rotary_cos, rotary_sin, cache_seqlens, cache_batch_idx, cache_leftpad, block_table)
     lengths = cache_seqlens
     if k is not None and v is not None and cache_seqlens is not None:
         given = cache_seqlens
         before = given if isinstance(given, torch.Tensor) and given.dim() else torch.full((q.shape[0],), int(given), device=q.device)
         if rotary_cos is not None and rotary_sin is not None:
-            at = before[:, None].long()
-            k = _turned(k, rotary_cos, rotary_sin, at + torch.arange(k.shape[1], device=k.device), rotary_interleaved)
-            moves = causal or window is not None
-            q = _turned(q, rotary_cos, rotary_sin, at + torch.arange(q.shape[1], device=q.device) if moves else at, rotary_interleaved)
-        _append(k_cache, k, before, block_table, cache_batch_idx)
-        _append(v_cache, v, before, block_table, cache_batch_idx)
+            at, interleaved = before[:, None].long(), flag("rotary_interleaved", rotary_interleaved)
+            k = _turned(k, rotary_cos, rotary_sin, at + torch.arange(k.shape[1], device=k.device), interleaved)
+            moves = is_causal or window is not None
+            q = _turned(q, rotary_cos, rotary_sin, at + torch.arange(q.shape[1], device=q.device) if moves else at, interleaved)
+        _append(where, k_cache, k, before, block_table, cache_batch_idx)
+        _append(where, v_cache, v, before, block_table, cache_batch_idx)
         lengths = before + k.shape[1]
     if cache_batch_idx is not None:  # a copy of the sequences that are asked for
         k_cache, v_cache = k_cache[cache_batch_idx.long()], v_cache[cache_batch_idx.long()]
     options: Any = {
-        "is_causal": causal and window is None, "scale": softmax_scale, "window": window, "layout": "blhd", "softcap": _cap(softcap),
+        "is_causal": is_causal, "scale": softmax_scale, "window": window, "layout": "blhd", "softcap": cap_of(softcap),
         "alibi_slopes": alibi_slopes,
     }  # fmt: skip
     if cache_leftpad is None:

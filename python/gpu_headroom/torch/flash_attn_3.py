@@ -10,9 +10,13 @@ from typing import Any, Callable, List, NamedTuple, Optional, Tuple, Union
 
 import torch
 
-from .checks import whole_number
+from .checks import one_line, whole_number
 from .dropped import padded
-from .flash_attn import _OPEN, _cap, _check_new, _check_room, _turned, _window
+from .flash_attn import _turned
+from .flash_checks import (
+    OPEN, cap_of, check_caches, check_ends, check_lengths, check_list, check_new, check_page_numbers, check_pages, check_room, check_tensor, check_used,
+    check_whole, flag, in_range, mask_of,
+)  # fmt: skip
 from .functions import Window, attention, attention_varlen, attention_with_cache
 from .latent import attention_with_qv, check_qv
 
@@ -23,13 +27,13 @@ _IN_8_BITS = tuple(getattr(torch, name) for name in ("float8_e4m3fn", "float8_e5
 
 def _sides(causal: bool, window: Window) -> Tuple[int, int]:
     """How many keys a row sees up to its own, and after."""
-    return (window[0], window[1]) if isinstance(window, tuple) else (_OPEN, 0 if causal else _OPEN)
+    return (window[0], window[1]) if isinstance(window, tuple) else (OPEN, 0 if causal else OPEN)
 
 
 def _chunk(name: str, attention_chunk: Any) -> int:
     size: Optional[int] = whole_number(attention_chunk)
     if size is None or size < 0:
-        raise ValueError(f"gpu_headroom.torch.flash_attn_3.{name}: attention_chunk is {attention_chunk!r}: a number of keys, or 0 for no chunks")
+        raise ValueError(f"gpu_headroom.torch.flash_attn_3.{name}: attention_chunk is {one_line(attention_chunk)}: a number of keys, or 0 for no chunks")
     return size
 
 
@@ -39,6 +43,9 @@ def _of_8_bits(t: torch.Tensor, scales: Tensor, of_rows: Tensor = None) -> torch
         return t
     t = t.float()
     if scales is not None:
+        check_tensor("flash_attn_3", "a descale", scales, (2,), "[batch, kv_heads]", t)
+        if scales.shape[1] == 0 or t.shape[-2] % scales.shape[1] or (of_rows is None and scales.shape[0] != t.shape[0]):
+            raise ValueError(f"gpu_headroom.torch.flash_attn_3: a descale is {tuple(scales.shape)}, it must be [batch, kv_heads] for {tuple(t.shape)}")
         scales = scales.repeat_interleave(t.shape[-2] // scales.shape[1], 1)
         t = t * (scales[:, None] if of_rows is None else scales[of_rows])[..., None]
     return t.bfloat16()
@@ -93,6 +100,8 @@ def flash_attn_func(
     s_aux: [heads], a sink of each head, as the builds of vLLM and transformers have it.
     attention_chunk: rows see the keys of their own chunk of so many, counted from the first key.
     """
+    for name, t in (("q", q), ("k", k), ("v", v)):
+        check_tensor("flash_attn_3.flash_attn_func", name, t, (4,), "[batch, len, heads, head_dim]")
     if qv is not None:
         check_qv("flash_attn_3.flash_attn_func", q, k, v, qv, s_aux)
     chunk = _chunk("flash_attn_func", attention_chunk)
@@ -103,14 +112,15 @@ def flash_attn_func(
         none = torch.zeros_like(lengths[0])
         parts = _lists((none, none), (lengths[0], lengths[1]), (lengths[0], lengths[1]), chunk, k.shape[1])
         documents = dict(zip(("cu_seqlens_q", "cu_seqlens_k"), _closed(parts, (q.shape[1], k.shape[1]))))
-    window = _window(causal, window_size)
+    is_causal, window = mask_of(causal, window_size)
+    return_attn_probs = flag("return_attn_probs", return_attn_probs)
     if qv is not None:
         of_q, of_k = documents.values()
-        o, lse = attention_with_qv(q, qv, k, v, of_q, of_k, _sides(causal, window), softmax_scale, _cap(softcap))
+        o, lse = attention_with_qv(q, qv, k, v, of_q, of_k, _sides(is_causal, window), softmax_scale, cap_of(softcap))
         return (o, lse) if return_attn_probs else o
-    options: Any = {"is_causal": causal and window is None, "window": window, "align": "bottom-right", "deterministic": bool(deterministic), "sink": s_aux}
+    options: Any = {"is_causal": is_causal, "window": window, "align": "bottom-right", "deterministic": flag("deterministic", deterministic), "sink": s_aux}
     options.update(documents)
-    call = lambda v: attention(q, k, v, scale=softmax_scale, layout="blhd", softcap=_cap(softcap), return_lse=return_attn_probs, **options)  # noqa: E731
+    call = lambda v: attention(q, k, v, scale=softmax_scale, layout="blhd", softcap=cap_of(softcap), return_lse=return_attn_probs, **options)  # noqa: E731
     return _by_parts(call, v)
 
 
@@ -120,13 +130,20 @@ def flash_attn_qkvpacked_func(
     num_heads_q: Optional[int] = None, sm_margin: int = 0, return_attn_probs: bool = False,
 ) -> Union[torch.Tensor, WithLse]:  # fmt: skip
     """qkv: [batch, len, 3, heads, head_dim]; with num_heads_q [batch, len, heads + 2 kv_heads, head_dim]."""
+    where = "flash_attn_3.flash_attn_qkvpacked_func"
+    check_tensor(where, "qkv", qkv, (4, 5), "[batch, len, 3, heads, head_dim], or [batch, len, heads + 2 kv_heads, head_dim] with num_heads_q")
     if qkv.dim() == 5:
+        if qkv.shape[2] != 3:
+            raise ValueError(f"gpu_headroom.torch.{where}: qkv is {tuple(qkv.shape)}: a tensor [batch, len, 3, heads, head_dim]")
         q, k, v = qkv.unbind(-3)
     else:
-        if num_heads_q is None:
-            raise ValueError("gpu_headroom.torch.flash_attn_3.flash_attn_qkvpacked_func: qkv of four dimensions needs num_heads_q")
-        kv_heads = (qkv.shape[2] - num_heads_q) // 2
-        q, k, v = qkv.split([num_heads_q, kv_heads, kv_heads], -2)
+        heads = whole_number(num_heads_q)
+        if heads is None:
+            raise ValueError(f"gpu_headroom.torch.{where}: qkv of four dimensions needs num_heads_q, a whole number")
+        if heads < 1 or heads >= qkv.shape[2] or (qkv.shape[2] - heads) % 2:
+            raise ValueError(f"gpu_headroom.torch.{where}: num_heads_q is {heads}: {qkv.shape[2]} heads are those and twice the key heads")
+        kv_heads = (qkv.shape[2] - heads) // 2
+        q, k, v = qkv.split([heads, kv_heads, kv_heads], -2)
     return flash_attn_func(q, k, v, softmax_scale, causal, None, q_descale, k_descale, v_descale, window_size, attention_chunk, softcap,
                            deterministic=deterministic, return_attn_probs=return_attn_probs)  # fmt: skip
 
@@ -140,31 +157,55 @@ def flash_attn_varlen_func(
 ) -> Union[torch.Tensor, WithLse]:  # fmt: skip
     """q: [tokens, heads, head_dim]; k and v: [tokens_k, kv_heads, head_dim]. seqused_q, seqused_k: how many tokens of each sequence there are, int32; the
     rest of its queries give 0. return_attn_probs: (o, lse [heads, tokens])."""
+    where = "flash_attn_3.flash_attn_varlen_func"
     chunk = _chunk("flash_attn_varlen_func", attention_chunk)
     if qv is not None:
-        check_qv("flash_attn_3.flash_attn_varlen_func", q, k, v, qv, s_aux)
+        check_qv(where, q, k, v, qv, s_aux)
+    for name, t in (("q", q), ("k", k), ("v", v)):
+        check_tensor(where, name, t, (3,), "[tokens, heads, head_dim]")
+    for name, cu in (("cu_seqlens_q", cu_seqlens_q), ("cu_seqlens_k", cu_seqlens_k)):
+        check_list(where, name, cu, q)
     if any(t.dtype in _IN_8_BITS for t in (q, k, v)):
         of = {name: _sequence_of(cu, t.shape[0])[0] for name, cu, t in (("q", cu_seqlens_q, q), ("k", cu_seqlens_k, k))}
         q, k, v = (_of_8_bits(t, scales, of[at]) for t, scales, at in ((q, q_descale, "q"), (k, k_descale, "k"), (v, v_descale, "k")))
     if chunk or seqused_q is not None or seqused_k is not None:
-        most_k = 0 if not chunk else k.shape[0] if max_seqlen_k is None else int(max_seqlen_k)
+        most_k = _longest(where, max_seqlen_k, k.shape[0]) if chunk else 0
+        for name, t, cu in (("seqused_q", seqused_q, cu_seqlens_q), ("seqused_k", seqused_k, cu_seqlens_k)):
+            if t is not None:
+                check_whole(where, name, t, (cu.shape[0] - 1,), q)
+                check_used(where, name, t, cu)
         begins, ends = (cu_seqlens_q[:-1], cu_seqlens_k[:-1]), (cu_seqlens_q[1:], cu_seqlens_k[1:])
         used = ends[0] - begins[0] if seqused_q is None else seqused_q, ends[1] - begins[1] if seqused_k is None else seqused_k
         parts = [t.flatten()[None] for t in _lists(begins, used, ends, chunk, most_k)]
         cu_seqlens_q, cu_seqlens_k = (t[0] for t in _closed(parts, (q.shape[0], k.shape[0])))
-    window = _window(causal, window_size)
+    is_causal, window = mask_of(causal, window_size)
+    return_attn_probs = flag("return_attn_probs", return_attn_probs)
     if qv is not None:
         q, qv, k, v = (t[None] for t in (q, qv, k, v))
-        o, lse = attention_with_qv(q, qv, k, v, cu_seqlens_q, cu_seqlens_k, _sides(causal, window), softmax_scale, _cap(softcap))
+        o, lse = attention_with_qv(q, qv, k, v, cu_seqlens_q, cu_seqlens_k, _sides(is_causal, window), softmax_scale, cap_of(softcap))
         return (o[0], lse[0]) if return_attn_probs else o[0]
-    options: Any = {"is_causal": causal and window is None, "window": window, "return_lse": return_attn_probs, "deterministic": bool(deterministic)}
+    options: Any = {"is_causal": is_causal, "window": window, "return_lse": return_attn_probs, "deterministic": flag("deterministic", deterministic)}
     options["sink"] = s_aux
-    call = lambda v: attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, scale=softmax_scale, softcap=_cap(softcap), **options)  # noqa: E731
+    call = lambda v: attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, scale=softmax_scale, softcap=cap_of(softcap), **options)  # noqa: E731
     return _by_parts(call, v)
+
+
+def _longest(where: str, most: Any, otherwise: int) -> int:
+    """max_seqlen_k, which chunks need; all tokens where it is None."""
+    number: Optional[int] = otherwise if most is None else whole_number(most)
+    if number is None or number < 0:
+        raise TypeError(f"gpu_headroom.torch.{where}: max_seqlen_k is {one_line(most)}: a whole number")
+    return number
 
 
 def flash_attn_combine(out_partial: torch.Tensor, lse_partial: torch.Tensor, out: Tensor = None, out_dtype: Optional[torch.dtype] = None) -> WithLse:
     """(o, lse) of o [splits, batch, len, heads, head_dim] and lse [splits, batch, len, heads], each of a share of the keys; or without the batch."""
+    where = "flash_attn_3.flash_attn_combine"
+    check_tensor(where, "out_partial", out_partial, (4, 5), "[splits, batch, len, heads, head_dim], or without the batch")
+    check_tensor(where, "lse_partial", lse_partial, (out_partial.dim() - 1,), "as out_partial without head_dim", out_partial)
+    if not (lse_partial.is_floating_point() and out_partial.is_floating_point()) or lse_partial.shape != out_partial.shape[:-1] or lse_partial.shape[0] == 0:
+        raise ValueError(f"gpu_headroom.torch.{where}: lse_partial is {lse_partial.dtype} {tuple(lse_partial.shape)} and out_partial {out_partial.dtype} "
+                         f"{tuple(out_partial.shape)}: floating-point numbers of at least one share, lse_partial without head_dim")  # fmt: skip
     largest = lse_partial.amax(0)
     weights = torch.exp(lse_partial - torch.where(largest.isinf(), 0, largest))
     total = weights.sum(0)
@@ -204,16 +245,45 @@ class _Cache(NamedTuple):
     room: int
 
 
+def _batch(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, cu_q: Tensor, most_q: Optional[int]) -> int:
+    """How many sequences there are."""
+    check_caches(_WHERE, q, k_cache, v_cache, 4 if cu_q is None else 3)
+    if cu_q is None:
+        return q.shape[0]
+    check_list(_WHERE, "cu_seqlens_q", cu_q, q)
+    most = whole_number(most_q)
+    if most is None or most < 0:
+        raise ValueError(f"gpu_headroom.torch.{_WHERE}: cu_seqlens_q needs max_seqlen_q, a whole number, and it is {one_line(most_q)}")
+    check_ends(_WHERE, "cu_seqlens_q", cu_q, q.shape[0], most)
+    return cu_q.shape[0] - 1
+
+
+def _cache(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, pages: Tensor, rows: Tensor, leftpad: Tensor, batch: int) -> _Cache:
+    if pages is not None:
+        check_pages(_WHERE, "page_table", pages, batch if rows is None else None, q)
+    if rows is not None:  # among the table's rows, where there are pages
+        check_whole(_WHERE, "cache_batch_idx", rows, (batch,), q, 0, (k if pages is None else pages).shape[0] - 1)
+    if leftpad is not None:
+        check_whole(_WHERE, "cache_leftpad", leftpad, (batch,), q, 0, 1 << 31)
+    return _Cache(k, v, pages, None if rows is None else rows.long(), k.shape[1] * (1 if pages is None else pages.shape[1]))
+
+
 def _lengths(given: Union[None, int, torch.Tensor], new: _New, cache: _Cache, batch: int, device: torch.device) -> torch.Tensor:
     """How many keys of each sequence are in the cache before the new ones, or an error in one sentence."""
-    _check_new(_WHERE, new.k, new.v, new.cos, new.sin, given)
-    _check_room(_WHERE, given, 0 if new.k is None or new.cu_seqlens is not None else new.k.shape[1], cache.room, cache.pages is not None)
+    check_new(_WHERE, (cache.k, cache.v), new.k, new.v, new.cos, new.sin, given, batch if new.cu_seqlens is None else None)
+    if new.k is not None and new.cu_seqlens is not None:
+        check_list(_WHERE, "cu_seqlens_k_new", new.cu_seqlens, cache.k)
+        if new.cu_seqlens.shape[0] != batch + 1:
+            raise ValueError(f"gpu_headroom.torch.{_WHERE}: cu_seqlens_k_new is {tuple(new.cu_seqlens.shape)}, it must be ({batch + 1},)")
+        check_ends(_WHERE, "cu_seqlens_k_new", new.cu_seqlens, new.k.shape[0])
+    if new.turned_from is not None:
+        check_whole(_WHERE, "rotary_seqlens", new.turned_from, (batch,), cache.k)
+    check_lengths(_WHERE, given, batch, cache.k)
+    check_room(_WHERE, given, 0 if new.k is None or new.cu_seqlens is not None else new.k.shape[1], cache.room, cache.pages is not None)
     if cache.pages is not None and new.cos is not None and new.cos.shape[0] < cache.room:
         raise ValueError(f"gpu_headroom.torch.{_WHERE}: rotary_cos has {new.cos.shape[0]} positions, the pages of a sequence have room for {cache.room}")
     if not isinstance(given, torch.Tensor) or not given.dim():
         return torch.full((batch,), cache.room if given is None else int(given), dtype=torch.int32, device=device)
-    if given.is_floating_point() or given.dim() != 1 or given.shape[0] != batch:
-        raise ValueError(f"gpu_headroom.torch.{_WHERE}: cache_seqlens is {given.dtype} {tuple(given.shape)}, it must be whole numbers ({batch},)")
     return given
 
 
@@ -235,7 +305,7 @@ def _append(new: _New, q: torch.Tensor, of_q: Tuple[torch.Tensor, torch.Tensor],
     if new.cu_seqlens is None:
         k, v = k.flatten(0, 1), v.flatten(0, 1)
     else:
-        _check_room(_WHERE, grown, 0, cache.room, cache.pages is not None)
+        check_room(_WHERE, grown, 0, cache.room, cache.pages is not None)
     if new.cos is not None and new.sin is not None:
         begins, (of_token, in_sequence) = (lengths if new.turned_from is None else new.turned_from).long(), of_q
         k = _turned(k[None], new.cos, new.sin, (begins[of] + place)[None], new.interleaved)[0]
@@ -245,17 +315,19 @@ def _append(new: _New, q: torch.Tensor, of_q: Tuple[torch.Tensor, torch.Tensor],
     if cache.pages is not None:
         page = cache.k.shape[1]
         row, at = cache.pages[row, torch.div(at, page, rounding_mode="floor")].long(), at % page
+        check_page_numbers(_WHERE, "page_table", row, cache.k.shape[0])
     cache.k[row, at], cache.v[row, at] = k, v
     return q, grown
 
 
-def _read(cache: _Cache, in_order: bool, scales: Tuple[Tensor, Tensor]) -> Tuple[torch.Tensor, torch.Tensor, Tensor]:
+def _read(cache: _Cache, lengths: torch.Tensor, in_order: bool, scales: Tuple[Tensor, Tensor]) -> Tuple[torch.Tensor, torch.Tensor, Tensor]:
     """(k, v, pages) of the sequences that are asked for, not in 8 bits; in_order: without pages."""
     k, v, pages = cache.k, cache.v, cache.pages
     if pages is not None:
         pages = pages if cache.rows is None else pages[cache.rows]
         if in_order or k.dtype in _IN_8_BITS:
-            k, v, pages = k[pages.long()].flatten(1, 2), v[pages.long()].flatten(1, 2), None
+            pages = in_range(_WHERE, "page_table", pages, lengths, k)
+            k, v, pages = k[pages].flatten(1, 2), v[pages].flatten(1, 2), None
     elif cache.rows is not None:
         k, v = k[cache.rows], v[cache.rows]
     return _of_8_bits(k, scales[0]), _of_8_bits(v, scales[1]), pages
@@ -278,19 +350,19 @@ def flash_attn_with_kvcache(
     if qv is not None:
         check_qv(_WHERE, q, k_cache, v_cache, qv, s_aux, ("k_cache", "v_cache"))
     chunk, packed = _chunk("flash_attn_with_kvcache", attention_chunk), cu_seqlens_q is not None
-    if cu_seqlens_q is not None and max_seqlen_q is None:
-        raise ValueError(f"gpu_headroom.torch.{_WHERE}: cu_seqlens_q needs max_seqlen_q")
-    new = _New(k, v, cu_seqlens_k_new, rotary_cos, rotary_sin, rotary_seqlens, rotary_interleaved)
-    room = k_cache.shape[1] * (1 if page_table is None else page_table.shape[1])
-    cache = _Cache(k_cache, v_cache, page_table, None if cache_batch_idx is None else cache_batch_idx.long(), room)
-    lengths = _lengths(cache_seqlens, new, cache, q.shape[0] if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1, q.device)
-    window, of_q = _window(causal, window_size), _places(q, cu_seqlens_q)
-    q, lengths = _append(new, q, of_q, bool(causal or window is not None or chunk), cache, lengths)
+    is_causal, window = mask_of(causal, window_size)
+    return_softmax_lse = flag("return_softmax_lse", return_softmax_lse)
+    batch = _batch(q, k_cache, v_cache, cu_seqlens_q, max_seqlen_q)
+    cache = _cache(q, k_cache, v_cache, page_table, cache_batch_idx, cache_leftpad, batch)
+    new = _New(k, v, cu_seqlens_k_new, rotary_cos, rotary_sin, rotary_seqlens, flag("rotary_interleaved", rotary_interleaved))
+    lengths = _lengths(cache_seqlens, new, cache, batch, q.device)
+    of_q, room = _places(q, cu_seqlens_q), cache.room
+    q, lengths = _append(new, q, of_q, is_causal or window is not None or bool(chunk), cache, lengths)
     if cu_seqlens_q is not None:
         q, qv = (t if t is None else padded(t, cu_seqlens_q, max_seqlen_q) for t in (q, qv))
     q, listed = _of_8_bits(q, q_descale), packed or qv is not None or cache_leftpad is not None or bool(chunk)
-    k_cache, v_cache, pages = _read(cache, listed, (k_descale, v_descale))
-    options: Any = {"is_causal": causal and window is None, "scale": softmax_scale, "window": window, "layout": "blhd", "softcap": _cap(softcap)}
+    k_cache, v_cache, pages = _read(cache, lengths, listed, (k_descale, v_descale))
+    options: Any = {"is_causal": is_causal, "scale": softmax_scale, "window": window, "layout": "blhd", "softcap": cap_of(softcap)}
     options["sink"] = s_aux
     if not listed:
         o, lse = _by_parts(lambda v: attention_with_cache(q, k_cache, v, lengths, pages, return_lse=True, **options), v_cache)
@@ -301,10 +373,11 @@ def flash_attn_with_kvcache(
         parts = _lists((none, none), (rows, lengths), (none + q.shape[1], none + room), chunk, room, skipped)
         cu_q, cu_k = _closed(parts, (q.shape[1], room))
         if qv is not None:
-            o, lse = attention_with_qv(q, qv, k_cache, v_cache, cu_q, cu_k, _sides(causal, window), softmax_scale, _cap(softcap), "attention_with_cache")
+            o, lse = attention_with_qv(q, qv, k_cache, v_cache, cu_q, cu_k, _sides(is_causal, window), softmax_scale, cap_of(softcap), "attention_with_cache")
         else:
             options.update(align="bottom-right", cu_seqlens_q=cu_q, cu_seqlens_k=cu_k)
             o, lse = _by_parts(lambda v: attention(q, k_cache, v, return_lse=True, **options), v_cache)
     if packed:
-        o, lse = o[of_q], lse.transpose(1, 2)[of_q].T
+        rows = of_q[0], of_q[1].clamp(max=max(o.shape[1] - 1, 0))  # a list that is wrong would end the work on a card
+        o, lse = o[rows], lse.transpose(1, 2)[rows].T
     return (o, lse, o.new_empty((0,), dtype=torch.float32), o.new_empty((0,), dtype=torch.float32)) if return_softmax_lse else o

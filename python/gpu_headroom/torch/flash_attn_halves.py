@@ -9,7 +9,8 @@ from typing import Any, Optional, Tuple
 import torch
 
 from .backward import write_gradients
-from .flash_attn import _cap, _dropped, _from_pages, _seed, _window
+from .flash_attn import _dropped, _from_pages, _seed
+from .flash_checks import cap_of, check_whole, flag, mask_of
 from .functions import attention, attention_varlen, packed_slopes
 
 Tensor = Optional[torch.Tensor]
@@ -30,9 +31,9 @@ def _flash_attn_forward(
 ) -> Made:  # fmt: skip
     """(o, lse [batch, heads, len_q], S as flash_attn_func has it where return_softmax says so, the state that backward draws dropout from)."""
     sides = window_size_left, window_size_right
-    window, seed = _window(causal, sides), _seed(q, dropout_p)
-    out = attention(q, k, v, dropout_p=dropout_p, is_causal=bool(causal) and window is None, scale=softmax_scale, window=window, align="bottom-right",
-                    layout="blhd", return_lse=True, softcap=_cap(softcap), alibi_slopes=alibi_slopes, seed=seed)  # fmt: skip
+    (is_causal, window), seed = mask_of(causal, sides), _seed(q, dropout_p)
+    out = attention(q, k, v, dropout_p=dropout_p, is_causal=is_causal, scale=softmax_scale, window=window, align="bottom-right",
+                    layout="blhd", return_lse=True, softcap=cap_of(softcap), alibi_slopes=alibi_slopes, seed=seed)  # fmt: skip
     if seed is None or not return_softmax:
         return _made(out, seed, None)
     return _made(out, seed, _dropped(q, k, out[0], dropout_p, seed, softmax_scale, softcap, alibi_slopes, (causal, sides)))
@@ -46,21 +47,22 @@ def _flash_attn_varlen_forward(
     zero_tensors: bool = False, num_splits: int = 0,
 ) -> Made:  # fmt: skip
     """The same of packed sequences, lse [heads, tokens]. seqused_k: how many keys of each sequence there are, with pages; S is empty."""
-    where = "gpu_headroom.torch.flash_attn_halves._flash_attn_varlen_forward"
+    where = "flash_attn_halves._flash_attn_varlen_forward"
     if num_splits > 1:
-        raise RuntimeError(f"{where}: num_splits > 1 is not supported: leave it out")
+        raise RuntimeError(f"gpu_headroom.torch.{where}: num_splits > 1 is not supported: leave it out")
     if leftpad_k is not None or (seqused_k is not None and block_table is None) or (block_table is not None and dropout_p):
-        raise NotImplementedError(f"{where}: leftpad_k, seqused_k without pages, and dropout over pages are not served")
-    window, seed = _window(causal, (window_size_left, window_size_right)), _seed(q, dropout_p)
+        raise NotImplementedError(f"gpu_headroom.torch.{where}: leftpad_k, seqused_k without pages, and dropout over pages are not served")
+    (is_causal, window), seed = mask_of(causal, (window_size_left, window_size_right)), _seed(q, dropout_p)
     if block_table is not None:
         alibi_slopes = packed_slopes(alibi_slopes, q, cu_seqlens_q)
         if seqused_k is not None:
+            check_whole(where, "seqused_k", seqused_k, tuple(block_table.shape[:1]), q)
             cu_seqlens_k = torch.nn.functional.pad(seqused_k.cumsum(0), (1, 0)).int()
-        k, v, cu_seqlens_q, cu_seqlens_k = _from_pages(k, v, cu_seqlens_q, cu_seqlens_k, block_table)
+        k, v, cu_seqlens_q, cu_seqlens_k = _from_pages(where, k, v, cu_seqlens_q, cu_seqlens_k, block_table)
         if alibi_slopes is not None and alibi_slopes.dim() == 2:  # and what is left of a sequence's last page is a document of its own
             alibi_slopes = alibi_slopes.repeat_interleave(2, 0)
-    out = attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, is_causal=bool(causal) and window is None, scale=softmax_scale, window=window,
-                           return_lse=True, softcap=_cap(softcap), dropout_p=dropout_p, alibi_slopes=alibi_slopes, seed=seed)  # fmt: skip
+    out = attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, is_causal=is_causal, scale=softmax_scale, window=window,
+                           return_lse=True, softcap=cap_of(softcap), dropout_p=dropout_p, alibi_slopes=alibi_slopes, seed=seed)  # fmt: skip
     return _made(out, seed, None)
 
 
@@ -82,9 +84,9 @@ def _backward(
     sides: Tuple[int, int], softcap: float, slopes: Tensor, deterministic: bool, rng_state: Tensor, **lists: torch.Tensor,
 ) -> torch.Tensor:  # fmt: skip
     """Writes the gradients into those that are given; _of_rows."""
-    window = _window(causal, sides)
-    write_gradients(given, d_o, *tensors, is_causal=bool(causal) and window is None, scale=scale, window=window, layout="blhd", softcap=_cap(softcap),
-                    deterministic=bool(deterministic), dropout_p=dropout_p, seed=rng_state if dropout_p else None, alibi_slopes=slopes, **lists)  # fmt: skip
+    is_causal, window = mask_of(causal, sides)
+    write_gradients(given, d_o, *tensors, is_causal=is_causal, scale=scale, window=window, layout="blhd", softcap=cap_of(softcap),
+                    deterministic=flag("deterministic", deterministic), dropout_p=dropout_p, seed=rng_state if dropout_p else None, alibi_slopes=slopes, **lists)  # fmt: skip
     return _of_rows(d_o, tensors[3])
 
 

@@ -10,8 +10,8 @@ from .. import attention as arrays_attention
 from . import masks, quick
 from .calls import KINDS, call_of, context_of, tf32_of
 from .checks import (
-    cast, check_quantise, checked, checked_seed, checked_slopes, listed, options_of, reason_why_not, refuse, whole_number, window_of,
-    with_signs,
+    cast, check_quantise, checked, checked_seed, checked_slopes, kind_of, listed, one_line, options_of, reason_why_not, refuse, whole_number,
+    window_of, with_signs,
 )  # fmt: skip
 from .direct import any_autocast, directly, draw_of, keep, known, plain, run, run_directly, seed_of, settled
 from .sdpa import seen_so_far
@@ -159,6 +159,9 @@ def attention(
         out = quick.attend(q, k, v, return_lse, asked)
         if out is not None:
             return out
+    for name, value in (("return_lse", return_lse), ("deterministic", deterministic)):
+        if not isinstance(value, bool):
+            raise TypeError(f"gpu_headroom.torch.attention: {name} is a {kind_of(value)}: True or False")
     deterministic = deterministic or torch.are_deterministic_algorithms_enabled()
     if sink is not None:
         (sink,) = with_signs((sink,))  # found below without a check
@@ -223,7 +226,7 @@ def slopes_of(slopes, q, cu_q, layout, of="attention"):
 
 def packed_slopes(slopes, q, cu_seqlens_q, of="attention_varlen"):
     """Checked where q [tokens, heads, head_dim] and the list of documents are tensors; attention() refuses what is not."""
-    if not isinstance(q, torch.Tensor) or not isinstance(cu_seqlens_q, torch.Tensor) or cu_seqlens_q.dim() == 0:
+    if slopes is None or not isinstance(q, torch.Tensor) or q.dim() != 3 or not isinstance(cu_seqlens_q, torch.Tensor) or cu_seqlens_q.dim() == 0:
         return slopes
     return checked_slopes(slopes, q, [(q.shape[1],), (cu_seqlens_q.shape[-1] - 1, q.shape[1])], of)
 
@@ -404,8 +407,10 @@ def attention_with_cache(
     if lengths is not None:
         room = k_cache.shape[positions] * (pages.shape[1] if paged else 1)
         cu_q, cu_k = _ends("new", q.shape[positions], q, q.shape[positions]), _ends("lengths", lengths, q, room)
-    window_or_causal = is_causal and window is None
-    options = options_of(window_or_causal, scale, window, "bottom-right", layout, variant, False, tf32, softcap)
+    if not isinstance(is_causal, bool) or not isinstance(return_lse, bool):
+        said = f"is_causal is {one_line(is_causal)} and return_lse is {one_line(return_lse)}"
+        raise TypeError(f"gpu_headroom.torch.attention_with_cache: {said}: True or False")
+    options = options_of(is_causal and window is None, scale, window, "bottom-right", layout, variant, False, tf32, softcap)
     heads = q.shape[1 if layout == "bhld" else 2]
     slopes = checked_slopes(alibi_slopes, q, [(heads,), (q.shape[0], heads)], "attention_with_cache")
     return run((q, k_cache, v_cache, sink, cu_q, cu_k, pages, None, slopes), options, return_lse)

@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 from .calls import KINDS, NAMES
 from .checks import SERVED, cast, checked, options_of
 from .direct import is_transformed
-from .flash_attn import _can_be_read
+from .flash_checks import can_be_read
 
 _SCORES = 1 << 24  # of a block
 
@@ -55,6 +55,8 @@ def check_qv(where: str, q: Any, k: Any, v: Any, qv: Any, sink: Any, of_keys: Tu
             raise TypeError(f"gpu_headroom.torch.{where}: {name} is a {type(t).__name__}, not a tensor")
         if t.dtype not in NAMES:
             raise TypeError(f"gpu_headroom.torch.{where}: {name} is {t.dtype}: served with qv are {SERVED}")
+        if t.layout != torch.strided or t.is_nested:
+            raise ValueError(f"gpu_headroom.torch.{where}: {name} is nested or sparse: only strided tensors are served")
     if qv.dtype != q.dtype or qv.device != q.device:
         raise TypeError(f"gpu_headroom.torch.{where}: qv is {qv.dtype} on {qv.device}, q is {q.dtype} on {q.device}")
     if qv.shape != (*q.shape[:-1], v.shape[-1]):
@@ -63,7 +65,7 @@ def check_qv(where: str, q: Any, k: Any, v: Any, qv: Any, sink: Any, of_keys: Tu
 
 def _check_list(name: str, cu: torch.Tensor, positions: int) -> None:
     """As the library says it of other calls."""
-    if cu.is_cpu and _can_be_read(cu):
+    if cu.is_cpu and can_be_read(cu):
         for b, ends in enumerate(cu.tolist()):
             if ends[0] != 0 or ends[-1] > positions or ends != sorted(ends):
                 raise ValueError(f"gpu_headroom.torch: {name}[{b}] is {ends}: from 0 on, in order, up to {positions} positions")
@@ -71,7 +73,7 @@ def _check_list(name: str, cu: torch.Tensor, positions: int) -> None:
 
 def _seen_keys(low: torch.Tensor, high: torch.Tensor, keys: int) -> Tuple[int, int]:
     """The first key that any of the rows sees, and the end."""
-    if low.device.type not in KINDS or not _can_be_read(low):
+    if low.device.type not in KINDS or not can_be_read(low):
         return 0, keys
     some = high > low
     return (int(low[some].min()), int(high[some].max())) if bool(some.any()) else (0, 0)
