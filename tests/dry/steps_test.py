@@ -59,10 +59,23 @@ class Steps(Dry):
     def opened(self, program):
         return [(m[1].split(" ")[0], m[2]) for m in self.dry(NET + program, HEADROOM_DRY_STEPS="99")[1] if m[0] == "open"]
 
-    def test_searches_that_values_end_are_told(self):
-        run = "o = torch.optim.{}\ndef closure():\n    o.zero_grad()\n    l = net(ids).sum()\n    l.backward()\n    return l\nfor _ in range(2):\n    o.step(closure)\n"
-        self.assertEqual(self.opened(run.format("LBFGS(net.parameters())")), [("LBFGS", 1)])
-        self.assertEqual(self.opened(run.format("SGD(net.parameters(), lr=0.1)")), [])
+    def searches(self, optimizer, **settings):
+        """What is guessed of them, and how often each step of two asked for the loss; then how many directions are kept."""
+        lines, marks = self.dry(NET + f"o = torch.optim.{optimizer}\nasked = 0\ndef closure():\n    global asked\n    asked += 1\n    o.zero_grad()\n    l = net(ids).sum()\n"
+                                "    l.backward()\n    return l\nfor _ in range(2):\n    o.step(closure)\n    print(asked)\n    asked = 0\n"
+                                "print(*(len(s['old_dirs']) for s in o.state.values() if 'old_dirs' in s), o.param_groups[0].get('tolerance_change'))\n",
+                                HEADROOM_DRY_STEPS="99", **settings)
+        self.assertEqual([m for m in marks if m[0] == "open"], [])
+        return [m[2] for m in marks if m[0] == "routed"], lines
+
+    def test_searches_that_values_end_are_made_short_and_long(self):
+        """LBFGS asks for the loss, and keeps directions, until values of the card end that; in another run until its settings do."""
+        few, many, searches = {}, {"HEADROOM_DRY_ROUTING": "balanced"}, [7]
+        self.assertEqual(self.searches("LBFGS(net.parameters(), max_iter=4)", **few), (searches, ["1", "1", "1 1e-09"]))
+        self.assertEqual(self.searches("LBFGS(net.parameters(), max_iter=4)", **many), (searches, ["4", "4", "7 1e-09"]))
+        self.assertEqual(self.searches("LBFGS(net.parameters(), max_iter=4, history_size=5)", **many), (searches, ["4", "4", "5 1e-09"]))
+        self.assertEqual(self.searches("LBFGS(net.parameters(), max_iter=4, max_eval=3, line_search_fn='strong_wolfe')", **many), (searches, ["17", "17", "7 1e-09"]))
+        self.assertEqual(self.searches("SGD(net.parameters(), lr=0.1)", **many), ([], ["1", "1", "None"]))
 
     def test_threads_that_train_at_once_are_told(self):
         train = ("import threading\nturn = threading.Barrier(2)\ndef train(at_once):\n    p = nn.Parameter(torch.ones(8, device='cuda'))\n    o = torch.optim.SGD([p], lr=0.1)\n"

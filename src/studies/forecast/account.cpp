@@ -39,6 +39,10 @@ const GuessedWords& words_of(Guessed guessed) {
        "reads a number of which only bounds are known",
        "where within its bounds a number is",
        {"such numbers in the middle of their bounds", "such numbers at their lower bounds", "such numbers at their upper bounds", nullptr}},
+      {"longer searches",
+       "searches along lines until values end that",
+       "how long LBFGS searches",
+       {"the shortest searches", "searches as long as its settings let them be", nullptr, nullptr}},
   };
   return words[std::size_t(guessed)];
 }

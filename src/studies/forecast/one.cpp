@@ -239,7 +239,8 @@ void add_routing(Told& t, const DryRunAsked& as_it_ran, const Host& host) {
   const bool counts =
       !only_fall &&
       std::ranges::all_of(t.routing, [](const Routing& one) {  // with experts too, the first other run has as many tokens to each
-        return one.guessed != Guessed::experts && one.guessed != Guessed::draws && one.guessed != Guessed::paddings;
+        return one.guessed != Guessed::experts && one.guessed != Guessed::draws && one.guessed != Guessed::paddings &&
+               one.guessed != Guessed::searches;
       });
   std::vector<Another> others;
   for (std::size_t i = 1; i < values.size(); ++i)

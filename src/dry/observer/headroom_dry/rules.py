@@ -10,8 +10,8 @@ from .operations import MOST
 
 # What is guessed where sizes follow from it, as the reader of the record numbers it (account.h): which experts tokens go to, which elements of a mask are
 # true, what the card draws at random, which products torch.compile pads, how many values differ, whether numbers that are compared fall or
-# rise, and where within its bounds a number is.
-EXPERTS, MASKS, DRAWS, PADDINGS, DIFFERENCES, FALLS, BOUNDS = range(7)
+# rise, where within its bounds a number is, and how long LBFGS searches.
+EXPERTS, MASKS, DRAWS, PADDINGS, DIFFERENCES, FALLS, BOUNDS, SEARCHES = range(8)
 EXPERTS_AT_MOST, CHOSEN_AT_MOST = 1024, 64  # a choice of more, or among more, is none of experts
 MOST_DRAWN = 1 << 26  # numbers of which checkpointing may ask again
 
@@ -56,7 +56,8 @@ class Rules:
     """Substitutes for unknown values. HEADROOM_DRY_ROUTING: random (each token to any experts, the same in every run), balanced (as many
     tokens to each), worst (all to the same), or measured:F1,F2,… (shares of the experts). Masks: half of the elements, none
     where routing is balanced, all where it is the worst, nearly all of each where it is nearly. Numbers with bounds: in the
-    middle, at the lower end, at the upper one. `+falls`, `+rises`: and numbers that are compared do so."""
+    middle, at the lower end, at the upper one. In all but random LBFGS searches as long as it may (lbfgs.py). `+falls`, `+rises`:
+    and numbers that are compared do so."""
 
     def __init__(self, torch):
         self.torch = torch

@@ -12,7 +12,7 @@ import sys
 import threading
 import weakref
 
-from . import library, rest
+from . import lbfgs, library, rest
 
 LIMIT = int(os.environ.get("HEADROOM_DRY_STEPS", "0") or 0)
 AT_MOST = 20  # steps, where peaks go on to differ
@@ -48,7 +48,8 @@ def begin(torch, after_import):
     global _torch
     _torch = torch  # first: what is replaced below asks for it, also where the rest fails
     after_import("torch._dynamo.trace_rules", _not_compiled)
-    from torch.optim import optimizer
+    from torch.optim import lbfgs as searching, optimizer
+    lbfgs.lengthen(searching)
     optimizer.register_optimizer_step_pre_hook(_before_step)
     optimizer.register_optimizer_step_post_hook(_after_step)
     for where in (torch.autograd.graph, torch.autograd):
@@ -201,7 +202,7 @@ def _before_step(optimizer, args, kwargs):
     """A closure (LBFGS, Lightning) has its own forward and backward pass inside the step: what it does is not the optimizer's."""
     _begin("optimizer")
     if isinstance(optimizer, _torch.optim.LBFGS):
-        _say_open("LBFGS searches along lines until values of the card end that, and keeps what it finds: here it made the fewest searches")
+        lbfgs.say()
     if _count == 0:
         _say_what_the_host_updates(optimizer)
     if len(args) > 1 and callable(args[1]):
