@@ -1,6 +1,6 @@
 // What a card takes as a convolution's workspace, from what cuDNN says without one. Of 4860 passes that an H200 was asked for
 // (bench/results/h200_scratch_engines_2026-11-29.csv) all took that but for these: tiles that are shared (stream_k.h), Winograd's transforms
-// (winograd.h), and one in a hundred of FP32 by Fourier's, which nothing here foresees.
+// (winograd.h), and one in a hundred of FP32 by Fourier's, of which gradients of filters by many examples are foreseen (fourier.h).
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -32,9 +32,14 @@ constexpr WorkspaceRange workspace_on_card(const ConvolutionShape& s, const Engi
     const std::uint64_t transforms = winograd_forward_bytes(s);
     return {r.least, winograd_forward_likely(s) ? transforms : r.likely, std::max(r.most, transforms)};
   }
-  if (!winograd_may(s)) return r;
-  const std::uint64_t transforms = winograd_bytes(s);
-  return {std::min(r.least, transforms), winograd_likely(s, choice.engine) ? transforms : r.likely, std::max(r.most, transforms)};
+  if (winograd_may(s)) {
+    const std::uint64_t transforms = winograd_bytes(s);
+    r = {std::min(r.least, transforms), winograd_likely(s, choice.engine) ? transforms : r.likely, std::max(r.most, transforms)};
+  }
+  const bool likely = fourier_likely(s, choice);
+  if (!likely && !fourier_possible(s, choice)) return r;
+  const std::uint64_t spectra = fourier_bytes(s, 0);
+  return {r.least, likely ? spectra : r.likely, std::max(r.most, spectra)};
 }
 
 // With torch.backends.cudnn.benchmark PyTorch makes every plan that cuDNN lists, takes the largest workspace that one of them asks for, tries the plans
@@ -95,7 +100,7 @@ constexpr WorkspaceRange workspace_of_unlisted(const ConvolutionShape& s, bool t
 }
 
 // Of a cuDNN that cannot be asked without a card (one before 9.8, which PyTorch 2.4 to 2.7 bring). Of the 519 passes that an H200 was asked for with 9.19
-// (bench/results/h200_scratch_convolutions_2026-11-29.csv) 515 lie in these ranges and 364 take what is likely here; cuDNN's own word is right for 376.
+// (bench/results/h200_scratch_convolutions_2026-11-29.csv) 516 lie in these ranges and 364 take what is likely here; cuDNN's own word is right for 376.
 constexpr WorkspaceRange unasked_workspace(const ConvolutionShape& s, std::uint64_t copies) {
   constexpr std::uint64_t least_said = 131;  // what cuDNN says where nothing is copied; of a block the replays know that it may be larger
   const std::uint64_t likely = std::max(copies, least_said), most = likely + 16 * workspace_grain;

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <span>
 
+#include "base/divide.h"
+
 namespace headroom::dry {
 
 // Sizes by dimension: examples (of a filter: its outputs), channels, then places.
@@ -36,6 +38,21 @@ constexpr std::int64_t product_of(Sizes sizes) {
   std::int64_t n = 1;
   for (const std::int64_t s : sizes) n *= s;
   return n;
+}
+
+// What kernels of tensor cores copy of a tensor: one whose channels do not lie side by side, or do not fill whole pieces of 16 bytes. The copy does. A
+// filter's outputs are channels, too; how groups are filled up is not known.
+constexpr std::uint64_t turned_bytes(Sizes tensor, std::uint64_t element_bytes, bool is_filter, bool channels_innermost, bool grouped) {
+  const std::int64_t piece = grouped ? 1 : std::int64_t(16 / element_bytes);
+  std::uint64_t numbers = 1;
+  bool whole = true;
+  for (std::size_t i = 0; i < tensor.size(); ++i) {
+    const bool channels = i == 1 || (i == 0 && is_filter);
+    const std::int64_t size = tensor[i] > 0 ? tensor[i] : 0, filled = channels ? round_up(size, piece) : size;
+    whole = whole && filled == size;
+    numbers *= std::uint64_t(filled);
+  }
+  return channels_innermost && whole ? 0 : element_bytes * numbers;
 }
 
 // cuDNN's choice for a plan. The names are those of its published knobs, in the same order.

@@ -1,5 +1,5 @@
-// Convolutions in FP32 by Fourier's transforms. cuDNN lists these engines only where there is a card. PyTorch seldom takes one, but with
-// torch.backends.cudnn.benchmark it makes room for the largest workspace that is listed, which is most often one of these.
+// Convolutions in FP32 by Fourier's transforms. cuDNN lists these engines only where there is a card. PyTorch seldom takes one without
+// torch.backends.cudnn.benchmark; with it, it makes room for the largest workspace that is listed, which is most often one of these.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -96,6 +96,32 @@ constexpr std::uint64_t fourier_bytes(const ConvolutionShape& s, std::uint64_t c
   from = round_up(from, 2);
   to = round_up(to, 8);
   return planes_bytes(s) + (planes * from * to + examples * (planes * from + to) * std::uint64_t(tiles)) * spectrum_bytes(tile);
+}
+
+// Which gradients of filters of 3 x 3 an H200 transformed without torch.backends.cudnn.benchmark: with 64 examples or more, at most 64 channels of output
+// and at most 34 places a side, padded, bench/results/h200_scratch_fourier_2026-11-30.csv has all that were seen.
+constexpr bool fourier_region(const ConvolutionShape& s) {
+  constexpr std::int64_t least_examples = 64, most_to = 64, most_side = 34;
+  if (s.pass != ConvolutionPass::weight || s.channels_innermost || !fourier_may(s)) return false;
+  if (s.filter[2] != 3 || s.filter[3] != 3 || s.input[0] < least_examples || s.filter[0] > most_to) return false;
+  for (std::size_t i = 0; i < s.padding.size(); ++i)
+    if (s.input[first_place + i] + 2 * s.padding[i] > most_side) return false;
+  return true;
+}
+
+// By the kernel that cuDNN takes without a card. Where it has tiles of 64 x 128 and channels fill pieces of 32, or it shares tiles, all were transformed.
+constexpr bool fourier_likely(const ConvolutionShape& s, const EngineChoice& c) {
+  constexpr std::int64_t shares_tiles = 68, older = 34, tile_64_128 = 7, piece = 32;
+  if (!fourier_region(s) || c.tile_size != tile_64_128 || s.filter[0] < piece || s.filter[1] < piece) return false;
+  return c.engine == shares_tiles || (c.engine == older && s.filter[0] % piece == 0 && s.filter[1] % piece == 0);
+}
+
+// With two other kernels some were, others were not.
+constexpr bool fourier_possible(const ConvolutionShape& s, const EngineChoice& c) {
+  constexpr std::int64_t few_channels = 40, without_tensor_cores = 20, sixteen = 16, least_side = 32;
+  if (!fourier_region(s) || fourier_side(s) < least_side) return false;
+  if (c.engine == few_channels) return s.filter[0] == sixteen && s.filter[1] == sixteen;
+  return c.engine == without_tensor_cores && s.filter[1] >= sixteen;
 }
 
 }  // namespace headroom::dry

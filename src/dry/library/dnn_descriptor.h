@@ -30,7 +30,7 @@ struct Work {
   bool attention = false, workspace_known = false;
   AttentionShape shape;
   ProductShape product;               // a convolution's
-  std::vector<std::uint64_t> turned;  // bytes of its tensors whose channels are not innermost: kernels of tensor cores need them so
+  std::vector<std::uint64_t> turned;  // by tensor: what kernels of tensor cores copy of it
   std::int64_t workspace_bytes = 0;
   Convolved convolved;                    // its filter is empty: it is no convolution
   bool alone = false;                     // its graph has no other operation

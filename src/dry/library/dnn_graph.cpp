@@ -79,13 +79,14 @@ ProductShape product_of(const Convolution& c) {
 
 std::vector<std::uint64_t> turned_of(const Convolution& c) {
   std::vector<std::uint64_t> bytes;
+  const auto filter = dims_of(c.filter), input = dims_of(c.input);
+  const bool grouped = filter.size() > 1 && input.size() > 1 && input[1] != filter[1];
   for (const Descriptor* tensor : {c.input, c.filter, c.output}) {
     const auto dims = dims_of(tensor);
     const auto strides = tensor ? tensor->all<std::int64_t>(tensor_strides) : std::vector<std::int64_t>{};
-    if (dims.size() < 3 || strides.size() != dims.size() || strides[1] == 1) continue;
-    std::uint64_t n = element_bytes_of(tensor);
-    for (const std::int64_t d : dims) n *= std::uint64_t(std::max<std::int64_t>(d, 0));
-    bytes.push_back(n);
+    if (dims.size() < 3 || strides.size() != dims.size()) continue;
+    const std::uint64_t turned = turned_bytes(dims, element_bytes_of(tensor), tensor == c.filter, strides[1] == 1, grouped);
+    if (turned > 0) bytes.push_back(turned);
   }
   return bytes;
 }
