@@ -53,6 +53,13 @@ class MasksTest(Base):
             (torch.cat([said, own.float()], dim=-1)[..., 5:], own.float()), (said[..., 0, :1], torch.zeros(2, 1, 1)),
         ):  # fmt: skip
             self.assertTrue(torch.equal(got, want))
+        added = torch.zeros(2, 1, 5, 5).masked_fill(~seen, torch.finfo(torch.float32).min)  # MRA and YOSO divide it by 10000
+        for got, want in (
+            (1.0 + said / 1e4, 1.0 + added / 1e4), (1e4 / (said - 1), 1e4 / (added - 1)), (-said, -added), (abs(said), abs(added)),
+            (said // 2, added // 2), (said**0, added**0), (said % 3, added % 3), (2 // (said - 1), 2 // (added - 1)),
+            ((said / 1e38) @ torch.ones(5, 2), (added / 1e38) @ torch.ones(5, 2)), (torch.ones(5, 5) @ (said / 1e38), torch.ones(5, 5) @ (added / 1e38)),
+        ):  # fmt: skip
+            self.assertTrue(torch.equal(got, want))
         self.assertFalse(said == None)  # noqa: E711
         self.assertTrue(said in [said])
         self.assertEqual(len({said, said}), 1)

@@ -101,7 +101,8 @@ def _operator(name, made):
     return lambda mask, *given: getattr(made(mask), name)(*given)
 
 
-for _names, _made in (("getitem add radd sub rsub mul rmul lt gt le ge", Mask.added), ("invert and rand or ror xor rxor", Mask.as_tensor)):
+_ARITHMETIC = "getitem add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod pow rpow matmul rmatmul neg pos abs lt gt le ge"
+for _names, _made in ((_ARITHMETIC, Mask.added), ("invert and rand or ror xor rxor", Mask.as_tensor)):
     for _name in _names.split():
         setattr(Mask, f"__{_name}__", _operator(f"__{_name}__", _made))
 
