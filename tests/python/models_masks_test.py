@@ -77,6 +77,23 @@ class MasksTest(Base):
         self.assertLess((got - want)[padded.bool()].abs().max().item(), 1e-5)
 
     @unittest.skipIf(OLD, "its masks do not say what they are made from")
+    def test_shapes_alone(self):
+        """Estimates of memory run a model with fake or meta tensors, whose padding says nothing."""
+        from torch._subclasses.fake_tensor import FakeTensorMode
+
+        sizes = dict(vocab_size=99, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=4, sliding_window=4)
+        for name, model in (("Llama", "LlamaForCausalLM"), ("Mistral", "MistralForCausalLM"), ("Bert", "BertModel")):
+            real = torch.tensor([[0, 0, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1]])
+            for where, mode in (("fake", FakeTensorMode(allow_non_fake_inputs=True)), ("meta", torch.device("meta"))):
+                with self.subTest(name, where=where), mode:
+                    net = getattr(transformers, model)._from_config(getattr(transformers, f"{name}Config")(**sizes), attn_implementation="headroom")
+                    tokens = torch.zeros((2, 6), dtype=torch.int64)
+                    for padding in (None, torch.ones_like(tokens), real if where == "fake" else real.to("meta")):
+                        made = net(input_ids=tokens, attention_mask=padding)[0]
+                        self.assertEqual(made.shape[:2], (2, 6))
+                        made.sum().backward()
+
+    @unittest.skipIf(OLD, "its masks do not say what they are made from")
     def test_keys_that_a_mask_does_not_know_are_refused(self):
         """A model that adds keys to those that its mask was made for, as DeepSeek V4 does: rows saw the wrong ones."""
         importlib.import_module("transformers.masking_utils")

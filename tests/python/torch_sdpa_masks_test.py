@@ -187,6 +187,17 @@ class MasksTest(Base):
                 self.near(F.scaled_dot_product_attention(q, k, v, attn_mask=mask), reference(q, k, v, seen=mask)[0], torch.float32)
         self.assertEqual((seen.served, dict(seen.left)), (3, {}))
 
+    def test_a_mask_inside_a_fake_tensor_mode_is_torchs(self):
+        """Nothing can be asked there, not even of a real one."""
+        from torch._subclasses.fake_tensor import FakeTensorMode
+
+        seen = torch.ones(6, 6, dtype=torch.bool).tril()
+        with ht.replace_sdpa() as replaced, FakeTensorMode(allow_non_fake_inputs=True) as mode:
+            for mask in (seen, mode.from_tensor(seen)):
+                self.assertEqual(torch.nn.functional.scaled_dot_product_attention(*torch.randn(3, 2, 4, 6, 8), mask).shape, (2, 4, 6, 8))
+        self.assertEqual((replaced.served, sum(replaced.left.values())), (0, 2))
+        self.assertIn("inside a FakeTensorMode", replaced.explain())
+
     def test_a_mask_is_read_once_for_each_version(self):
         from unittest import mock
 

@@ -165,6 +165,12 @@ def is_recorded():
     return proxies is not None and (torch._C._get_dispatch_mode(proxies) is not None or (early is not None and early(proxies) is not None))
 
 
+def is_faked():
+    """Whether operators make fake tensors now: what a mask says cannot be asked, be it a real one."""
+    fake = getattr(getattr(torch._C, "_TorchDispatchModeKey", None), "FAKE", None)
+    return fake is not None and torch._C._get_dispatch_mode(fake) is not None
+
+
 def read(mask, q, k, padding=False):
     """A Seen of attn_mask for q and k of four dimensions, or the reason why this call is torch's. padding: rows that see no key are padding."""
     if torch.compiler.is_compiling():
@@ -177,6 +183,8 @@ def read(mask, q, k, padding=False):
         return "attn_mask is inside torch.func's transforms (vmap, grad), where its numbers cannot be read"
     if mask.is_meta:
         return "attn_mask is on meta, where there are no numbers to read"
+    if is_faked():
+        return "attn_mask is inside a FakeTensorMode, where its numbers cannot be read"
     if mask.device != q.device:
         return f"attn_mask is on {mask.device}, q is on {q.device}"
     if mask.requires_grad and torch.is_grad_enabled():

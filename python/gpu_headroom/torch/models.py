@@ -215,6 +215,11 @@ def _documents(said, arguments):
     return cu_q.int(), cu_k.int(), align
 
 
+def _has_no_numbers(device):
+    """Whether tensors that are made there now have shapes alone."""
+    return torch.device(device).type == "meta" or masks.is_faked()
+
+
 def mask(
     batch_size, q_length=None, kv_length=None, q_offset=0, kv_offset=0, mask_function=None, attention_mask=None, local_size=None,
     allow_is_causal_skip=True, allow_is_bidirectional_skip=False, device=None, cache_position=None, **rest,
@@ -252,8 +257,12 @@ def mask(
         said.reason = "padding cannot be read while it is recorded (torch.jit.trace): another may come when the record runs"
     elif compiling and attention_mask is not None:
         said.reason = "padding cannot be read while it is compiled: leave attention_mask out, or compile the layers"
+    elif not compiling and attention_mask is not None and _has_no_numbers(attention_mask.device):
+        said.reason = "padding has no numbers here (FakeTensorMode, or a meta tensor)"
     else:
         _read(mask_function, said)
+        if said.reason is None and said.documents and not compiling and _has_no_numbers(device):
+            said.reason = "documents have no numbers here (FakeTensorMode, or meta tensors)"
     offsets = [n for n in (q_offset, kv_offset) if isinstance(n, torch.Tensor)]
     if said.reason is None and any(how == "packed" for how, _ in said.documents) and (offsets or q_offset or kv_offset or q_length != kv_length):
         said.reason = "packed documents over a cache"
