@@ -136,6 +136,32 @@ class Weights(Dry):
             print(torch.frombuffer((__import__("ctypes").c_char * 4800000).from_address(net.weight.data_ptr()), dtype=torch.float32).sum().item())
         """)
 
+    def test_collectives_of_the_cpu_and_nested_tensors_have_the_weights(self):
+        self.compared("""
+            import warnings
+            import torch.distributed as dist
+            from torch.distributed import tensor
+            warnings.simplefilter("ignore")
+            dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+            def weight():
+                return nn.Linear(1200, 1000).weight.detach()
+            w = [torch.zeros(1000, 1200)]
+            dist.all_gather(w, weight())
+            print(w[0].double().sum().item())
+            w = torch.zeros(1000, 1200)
+            dist.all_gather_into_tensor(w, weight())
+            print(w.double().sum().item())
+            w = weight()
+            dist.all_reduce(w)
+            print(w.double().sum().item())
+            mesh = dist.init_device_mesh("cpu", (1,))
+            for placed in tensor.Shard(0), tensor.Replicate():
+                print(tensor.distribute_tensor(weight(), mesh, [placed]).to_local().double().sum().item())
+            print(torch.nested.nested_tensor([weight(), weight()]).values().double().sum().item())
+            print(torch.nested.as_nested_tensor([weight(), weight()]).values().double().sum().item())
+            dist.destroy_process_group()
+        """)
+
     def test_threads_that_read_one_weight_wait_for_it(self):
         self.compared("""
             import threading

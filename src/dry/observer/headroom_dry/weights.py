@@ -18,7 +18,9 @@ HERE, INITIALISERS = os.path.dirname(__file__), os.path.join("torch", "nn", "ini
 WORDS = {1: 1, 2: 1, 4: 1, 8: 2}  # that the generator gives for a number of so many bytes
 CHANGING = frozenset("add sub mul div neg abs sqrt exp log clamp clamp_min clamp_max tanh sigmoid erfinv fill zero".split())
 # What reads a weight though it has no kernel of the CPU's own, and what has one and reads none.
-READING_WEIGHTS, READING_NONE = frozenset("convolution _convolution _fused_rms_norm ldexp".split()), frozenset("set_ is_set_to".split())
+READING_WEIGHTS = frozenset("convolution _convolution _fused_rms_norm ldexp _nested_tensor_from_tensor_list".split())
+READING_NONE = frozenset("set_ is_set_to".split())
+SPACES = "aten", "c10d"  # PyTorch's operations, and collectives of the CPU
 OUT_OF_PYTORCH = "numpy", "tolist", "__reduce_ex__"  # the last is how a tensor is saved
 
 def begin(after_import, values):
@@ -64,7 +66,7 @@ class Weights:
         self.parameters = {}  # where the storage of a module's large parameter begins -> a weak reference to it
         self.undrawn = {}  # where a storage begins -> Undrawn
         self.moves_on = {}  # (draw, dtype) -> whether this PyTorch's generator gives as many words for such numbers
-        self.while_undrawn = None  # a library of kernels for what else reads weights
+        self.while_undrawn = None  # libraries of kernels for what else reads weights
         self.running = 0  # of these kernels
         self.new_lock()
         os.register_at_fork(after_in_child=self.new_lock)
@@ -283,16 +285,17 @@ class Weights:
 
     def look_at_products(self):
         has, schema = self.torch._C._dispatch_has_kernel_for_dispatch_key, self.torch._C._get_schema
-        self.while_undrawn = self.torch.library.Library("aten", "IMPL")
+        self.while_undrawn = {space: self.torch.library.Library(space, "IMPL") for space in SPACES}
         for name in self.torch._C._dispatch_get_all_op_names():
-            base, _, overload = name.removeprefix("aten::").partition(".")
+            space, _, own = name.partition("::")
+            base, _, overload = own.partition(".")
             bare = base[:-1] if base.endswith("_") and not base.endswith("__") else base
             reads = bare in READING_WEIGHTS or has(name, "CPU") and base not in READING_NONE and not base.endswith("_backward")
-            if not name.startswith("aten::") or not reads or has(name, "BackendSelect"):
+            if space not in SPACES or not reads or has(name, "BackendSelect"):
                 continue
             try:
-                if takes_tensors(schema("aten::" + base, overload).arguments):
-                    self.while_undrawn.impl(name[6:], self.weighing(base, overload or "default", bare), "BackendSelect", with_keyset=True)
+                if space != "aten" or takes_tensors(schema("aten::" + base, overload).arguments):
+                    self.while_undrawn[space].impl(own, self.weighing(base, overload or "default", bare, space), "BackendSelect", with_keyset=True)
             except Exception as e:
                 if self.talk:
                     print(f"weights: {name}: {e}", file=sys.stderr)
@@ -307,14 +310,14 @@ class Weights:
             return method(t, *args, **kwargs)
         return read
 
-    def weighing(self, base, overload, bare):
+    def weighing(self, base, overload, bare, space="aten"):
         after, op = self.after, None
-        in_place = base != bare
+        in_place = base != bare and space == "aten"
 
         def kernel(keyset, *args, **kwargs):
             nonlocal op
             if op is None:
-                op = self.overload(base, overload)
+                op = getattr(getattr(getattr(self.torch.ops, space), base), overload)
             if self.undrawn and not getattr(inside, "now", False):
                 if in_place and self.change_later(op, bare, args[0], args[1:], kwargs):
                     return args[0]
@@ -345,7 +348,8 @@ class Weights:
                 self.no_longer_look_at_products()
 
     def no_longer_look_at_products(self):
-        self.while_undrawn._destroy()
+        for kernels in self.while_undrawn.values():
+            kernels._destroy()
         for name, own in self.methods.items():
             if own is None:
                 delattr(self.torch.Tensor, name)  # PyTorch's own is its base's
