@@ -92,6 +92,29 @@ TEST_F(Forecast, NumbersThatAreComparedFallInOneRunAndRiseInTheNext) {
   EXPECT_EQ(range("batch=8 bounded routed masked falling").first, low_of_masks - 8 * 16 * mib) << "and rise where they are full";
 }
 
+// A program that takes such a number for a share (`log(1 - p)`) fails where it falls from 4, and is run with one that is a share.
+TEST_F(Forecast, NumbersThatAreHeldAgainstAThresholdAreRunOnBothSidesOfIt) {
+  const auto ends = [&](const char* words) {
+    const Json j = json("--device h100", words, 0);
+    return std::pair((j["uncertain"]["high_bytes"].get<std::int64_t>() - j["needed_bytes"].get<std::int64_t>()) / (8 * mib),
+                     (j["needed_bytes"].get<std::int64_t>() - j["uncertain"]["low_bytes"].get<std::int64_t>()) / (8 * mib));
+  };
+  const auto plain = ends("batch=8");
+  EXPECT_EQ(ends("batch=8 bounded routed held alone"), (std::pair(plain.first + 24, plain.second + 24)));
+  EXPECT_EQ(ends("batch=8 bounded routed held unlikely falling share alone"), (std::pair(plain.first + 24, plain.second + 24)));
+  EXPECT_EQ(ends("batch=8 bounded routed falling share alone"), (std::pair(plain.first + 16, plain.second + 16)));
+  const Ended said = run(line("--device h100", "batch=8 bounded routed held unlikely falling share alone"));
+  EXPECT_NE(said.out.find("model.py:8 compares numbers with one another, and model.py:9 holds numbers against a threshold"),
+            std::string::npos)
+      << said.out;
+  EXPECT_NE(said.out.find(
+                "run five times: with the same number at each read and 0.75 for each such number, with each number, below 1, smaller than "
+                "the one before, with each number larger than the one before, with nearly 1 for each such number, with -1 and less"),
+            std::string::npos)
+      << said.out;
+  EXPECT_EQ(said.out.find("failed"), std::string::npos) << said.out;
+}
+
 TEST_F(Forecast, ValuesThatMayDifferAreRunOnceMore) {
   const Ended said = run(line("--device h100", "batch=8 routed differing"));
   EXPECT_NE(said.out.find("run twice: with values that all differ, with values that are all the same; the need is the interval of both."),

@@ -15,10 +15,10 @@ RUNS = "random", "worst", "balanced"
 
 
 class Choices(Dry):
-    def sizes(self, program):
-        """What it prints in each of the three runs, as numbers, and the guesses that the first is told by."""
+    def sizes(self, program, runs=RUNS):
+        """What it prints in each of these runs, as numbers, and the guesses that the first is told by."""
         lines, marks = self.dry(program)
-        others = [self.dry(program, HEADROOM_DRY_ROUTING=how)[0] for how in RUNS[1:]]
+        others = [self.dry(program, HEADROOM_DRY_ROUTING=how)[0] for how in runs[1:]]
         return list(zip(*[[eval(line) for line in each] for each in (lines, *others)])), [m[2] for m in marks if m[0] == "routed"]
 
     def test_a_mask_in_numbers_is_added_up_as_the_mask_is(self):
@@ -116,6 +116,30 @@ class Choices(Dry):
             self.assertEqual(row[1], 1000, text)
             self.assertLessEqual(row[2], 100, text)
         self.assertEqual(told, [MASKS])
+
+    def test_a_class_that_is_asked_for_on_the_host_has_all_rows_or_few(self):
+        rows, told = self.sizes("""
+            import collections, numpy as np, torch
+            pred = torch.randn(1280, 10, device="cuda").argmax(1)
+            print(len(np.where(pred.cpu() == 3)[0]))
+            on_host = pred.cpu().numpy()
+            print(len(np.where(on_host == 3)[0]))
+            kinds = collections.Counter(pred.tolist())
+            print(torch.zeros(kinds.most_common(1)[0][1]).shape[0])
+            by_class = collections.defaultdict(list)
+            for row, kind in enumerate(pred.tolist()):
+                by_class[kind].append(torch.zeros(1, device="cuda"))
+            print(len(by_class))
+            print(torch.zeros(len(set(pred.cpu().numpy().tolist()))).shape[0])
+            threes = 0
+            for _ in range(5):
+                threes += torch.randn(1, 10, device="cuda").argmax().item() == 3
+            print(threes)
+        """, (*RUNS, "nearly"))
+        self.assertEqual([row[1:] for row in rows], [(1280, 128, 20), (1280, 128, 20), (1280, 128, 1260), (1, 10, 2), (1, 10, 2), (0, 0, 5)])
+        self.assertEqual(told, [MASKS])
+        lines, marks = self.dry("import numpy as np, torch\npred = torch.randn(1280, 10, device='cuda').argmax(1)\nwhere = np.where(pred.cpu() == 3)[0]\n")
+        self.assertEqual([(m[0], m[2]) for m in marks if m[0] in ("open", "routed")], [("routed", MASKS)])
 
     def test_as_many_rows_in_all_as_there_are_whatever_they_choose(self):
         """Experts by hand, and the classes of a picture: each row has one."""

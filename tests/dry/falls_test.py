@@ -11,7 +11,7 @@ from dry_program import NET, OBSERVER, Dry
 sys.path.insert(0, OBSERVER)
 from headroom_dry import improving  # noqa: E402
 
-FALLS = 5
+FALLS, LEVEL = 5, 8
 LOOP = "for epoch in range(8):\n    loss = train()\n"
 
 KEEPING = {
@@ -47,7 +47,37 @@ KEEPING = {
     "work of its own": "def test():\n    return model(rows)\n" + LOOP + "    if loss < best:\n        out = test()\n",
     "gradients made anew": "norm = total_norm()\nif norm > 1.0:\n    for p in model.parameters():\n        p.grad = p.grad * (1.0 / norm)\n",
 }
+LEVELS = {
+    "a batch that grows": "size = 64\n" + LOOP + "    if loss.item() < 0.5 and size < 4096:\n        size *= 2\n    rows = torch.randn(size, 8)\n",
+    "a level of a table": "lengths, level = [64, 512, 4096], 0\n" + LOOP + "    rows = rows[:lengths[level]]\n    if loss.item() < 0.5:\n        level = min(level + 1, 2)\n",
+    "a list of what passes": "kept = [c.clone() for c in chunks if c.std().item() > 1.0]\n",
+    "places that pass": "where = [i for i in range(9) if per[i].item() > 2.0]\nrows = x[where]\n",
+    "a filter": "good = list(filter(lambda c: c.norm().item() > 1.0, chunks))\n",
+    "a loop that goes on": "while error.item() > 1e-3 and turn < 20:\n    seen.append(step(x))\n",
+    "how many pass": "losses = [run().item() for _ in range(8)]\nrows = torch.zeros(sum(loss < 0.5 for loss in losses), 8)\n",
+    "a sum of answers": "n = 1\n" + LOOP + "    n += int(loss < 0.5)\nrows = torch.zeros(n, 8)\n",
+    "a size of two": "rows = torch.zeros(64 if error.item() < 0.5 else 128, 8)\n",
+    "any of many numbers": "norms = [p.norm().item() for p in model.parameters()]\nif any(n > 3.0 for n in norms):\n    rows = torch.zeros(64, 8)\n",
+    "any place on the card": "if (out > 5).any():\n    rows = torch.zeros(64, 8)\n",
+    "an assertion that is handled": "try:\n    assert loss.item() < 0.5\nexcept AssertionError:\n    kept.append(copy.deepcopy(model))\n",
+    "an error that is handled": "def checked(loss):\n    if loss.item() > 1:\n        raise Diverged()\ntry:\n    checked(x)\nexcept Diverged:\n    kept.append(model.clone())\n",
+    "a case": "match loss.item():\n    case v if loss.item() < 0.5:\n        kept.append(copy.deepcopy(model))\n",
+    "a guard in a function": "def keep(limit, loss, kept):\n    if loss.item() < limit:\n        kept.append(copy.deepcopy(model.state_dict()))\n",
+}
+MORE_KEEPING = {
+    "one item for each number": "top = {}\n" + LOOP + "    top[loss.item()] = copy.deepcopy(model)\n",
+    "a list that is emptied": "old = []\n" + LOOP + "    old.append(copy.deepcopy(model))\n    if loss.item() < least_loss:\n        old.clear()\n",
+    "the model with the least": "scores = [run(n).item() for n in nets]\nbest = nets[scores.index(min(scores))]\nout = best(x)\n",
+    "the least by a function": "name = min(nets, key=lambda k: nets[k](x).mean().item())\nout = nets[name](x)\n",
+    "a batch that grows as it gets better": "size, last = 64, 9.0\n" + LOOP + "    now = loss.item()\n    if now < last * 0.95:\n        size = min(2 * size, 4096)\n    last = now\n    rows = x[:size]\n",
+}
 NOT_KEEPING = {
+    "counts and epochs": "wait, best_epoch = 0, 0\nfor epoch in range(9):\n    if loss.item() < best:\n        best, wait, best_epoch = loss.item(), 0, epoch\n    else:\n        wait += 1\n    print(best_epoch, wait)\n",
+    "what is counted and shown": "low = sum(loss < 0.5 for loss in losses)\nprint(f'{low} of {len(losses)}')\nshare = len([n for n in losses if n < 0.5]) / 8\n",
+    "the epoch with the least": "epoch = losses.index(min(losses))\nprint(epoch, losses[epoch])\n",
+    "a loop that ends": "while error.item() > 1e-3:\n    error = step(x)\n    seen.append(error.item())\n",
+    "a seed that is checked": "if (labels < 0).any():\n    raise ValueError('labels')\nassert loss.item() < 1e4\n",
+
     "what is shown and saved": LOOP + "    losses.append(loss.item())\n    if loss.item() < best:\n        best = loss.item()\n        torch.save(model.state_dict(), name)\n        print(epoch, best)\n",
     "a copy on the host": LOOP + "    if loss < best:\n        kept = {k: v.detach().cpu().clone() for k, v in model.state_dict().items()}\n",
     "a rate that falls": LOOP + "    if loss.item() > best:\n        for group in optimizer.param_groups:\n            group['lr'] *= 0.5\n    scheduler.step(loss.item())\n",
@@ -66,11 +96,20 @@ class Branches(unittest.TestCase):
             f.write(textwrap.dedent(program))
         self.addCleanup(os.unlink, f.name)
         source = improving.Source(improving.nodes_of(f.name, improving.ast.AST))
-        return improving.first_line(source, source.functions, False, ended_itself, readers)
+        self.kinds = improving.first_lines(source, source.functions, False, ended_itself, readers)
+        return min(self.kinds.values(), default=0)
 
     def test_a_branch_that_keeps_at_an_improvement_is_found(self):
         for what, program in KEEPING.items():
             self.assertTrue(self.line(program), what)
+
+    def test_it_is_told_whether_numbers_are_held_against_a_threshold_or_an_earlier_one(self):
+        for what, program in LEVELS.items():
+            self.line(program)
+            self.assertEqual(list(self.kinds), [improving.LEVEL], what)
+        for what, program in MORE_KEEPING.items():
+            self.line(program)
+            self.assertEqual(list(self.kinds), [improving.EARLIER], what)
 
     def test_a_branch_that_decides_no_bytes_is_not(self):
         for what, program in NOT_KEEPING.items():
@@ -92,8 +131,8 @@ class Branches(unittest.TestCase):
             improving.linecache.checkcache(file)
             improving._copies.cache_clear()
             kept = improving.kept_by(None, False, set(), {file})
-            self.assertEqual(kept, line and f"{file}:{line}")
-        self.assertIsNone(improving.kept_by(None, False, set(), set()))
+            self.assertEqual(kept, {improving.EARLIER: f"{file}:{line}"} if line else {})
+        self.assertEqual(improving.kept_by(None, False, set(), set()), {})
 
     def test_an_error_that_stops_the_training_ends_it_and_others_do_not(self):
         program = LOOP + "    if loss.item() > 1e4:\n        raise {}('...')\n"
@@ -133,6 +172,19 @@ def seen(best=9.0, on_card=None, right=0.0, many=9.0, on_all=None):
             all[3] += 1
     return all
 print(seen())
+"""
+
+
+HELD = """
+import torch
+x = torch.randn(1000, device="cuda")
+mask = x > 0.5
+read = [x.sum().item() for _ in range(3)]
+compared = [x.norm() < 0.5, x.norm() > 3, x.mean() < -0.5]
+drawn = [torch.rand(1, device="cuda").item() < 0.5 for _ in range(9)]
+if (x > 4).any():
+    more = torch.zeros(1000, device="cuda")
+print([float(f"{v:.3g}") for v in read], [bool(c) for c in compared], sum(drawn), mask.float().mean().item() > 0.9, "more" in globals())
 """
 
 
@@ -187,6 +239,17 @@ for n in range(4):
         self.assertEqual(self.routed(self.dry(NET + loop)[1]), [])
         more = "        kept = {k: v.clone() for k, v in net.state_dict().items()}\n"
         self.assertEqual(self.routed(self.dry(NET + loop + more)[1]), [("program.py:38", FALLS)])
+
+    def test_numbers_are_on_both_sides_of_their_thresholds(self):
+        usual, marks = self.dry(HELD)
+        self.assertEqual([(m[1].rsplit("/", 1)[1], m[2]) for m in marks if m[0] == "routed" and m[2] in (FALLS, LEVEL)], [("program.py:8", LEVEL)])
+        self.assertTrue(usual[0].startswith("[0.75, 0.75, 0.75] [False, False, False]"), usual)
+        for way, said in (("above", "[100.0, 120.0, 133.0] [False, True, False] 0 True True"), ("below", "[-1.0, -1.2, -1.33] [True, False, True] 9 False False"),
+                          ("little", "[1e-06, 8e-07, 6.67e-07] [True, False, False] 9 False False")):
+            self.assertEqual(self.dry(HELD, HEADROOM_DRY_ROUTING=f"random+{way}")[0], [said], way)
+        for way in "shares", "likely":
+            read = eval(self.dry(HELD, HEADROOM_DRY_ROUTING=f"random+{way}")[0][0].split("]")[0] + "]")
+            self.assertEqual((all(0.3 < v < 1 for v in read), sorted(read, reverse=way == "shares")), (True, read))
 
 
 if __name__ == "__main__":

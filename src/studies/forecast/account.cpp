@@ -43,6 +43,10 @@ const GuessedWords& words_of(Guessed guessed) {
        "searches along lines until values end that",
        "how long LBFGS searches",
        {"the shortest searches", "searches as long as its settings let them be", nullptr, nullptr}},
+      {"numbers on the other side of a threshold",
+       "holds numbers against a threshold",
+       "on which side of a threshold a number is",
+       {"0.75 for each such number", nullptr, nullptr, nullptr}},
   };
   return words[std::size_t(guessed)];
 }
@@ -50,7 +54,6 @@ const GuessedWords& words_of(Guessed guessed) {
 std::string words_of_run(const std::vector<Routing>& routing, std::size_t run) {
   std::vector<std::string> words;
   for (const Routing& one : routing) {
-    if (one.guessed == Guessed::falls && run == 3 && routing.size() == 1) continue;  // it was run so
     if (const char* const how = words_of(one.guessed).runs[run]) words.emplace_back(how);
   }
   return words.empty() ? "" : "with " + joined(words, " and ");

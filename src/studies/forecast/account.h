@@ -15,9 +15,9 @@ namespace headroom::studies {
 
 // What a dry run guesses where sizes follow from it, as the observer numbers it: which experts tokens go to, which elements of a mask are true, what the
 // card draws at random, which products torch.compile pads, how many values differ, whether numbers that a branch
-// compares fall or rise, where within its bounds a number is, and how long LBFGS searches.
-enum class Guessed { experts, masks, draws, paddings, differences, falls, bounds, searches };
-constexpr int guesses = 8;
+// compares fall or rise, where within its bounds a number is, how long LBFGS searches, and on which side of a threshold a number is.
+enum class Guessed { experts, masks, draws, paddings, differences, falls, bounds, searches, levels };
+constexpr int guesses = 9;
 
 struct GuessedWords {
   const char *others, *does, *decides;

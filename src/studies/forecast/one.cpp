@@ -115,7 +115,9 @@ std::vector<Routing> routing_of(const std::vector<ProcessStory>& processes) {
   for (const ProcessStory& p : processes)
     for (const Routing& one : p.routed)
       if (std::ranges::find(all, one.guessed, &Routing::guessed) == all.end()) all.push_back(one);
-  const auto is_size = [](const Routing& one) { return one.guessed != Guessed::draws && one.guessed != Guessed::falls; };
+  const auto is_size = [](const Routing& one) {
+    return one.guessed != Guessed::draws && one.guessed != Guessed::falls && one.guessed != Guessed::levels;
+  };
   if (std::ranges::any_of(all, is_size)) std::erase_if(all, [](const Routing& one) { return one.guessed == Guessed::draws; });
   return all;
 }
@@ -181,9 +183,10 @@ void take_in(Told& t, const DryRun& run) {
 
 // Another run of the program, and how the answer says it.
 struct Another {
-  std::string value;    // the value of the variable that makes it another one
-  OtherRun said;        // `bounds`: where it fails, the runs that did not still bound the need
-  bool stands = false;  // it bounds the need where the runs before it failed
+  std::string value;     // the value of the variable that makes it another one
+  OtherRun said;         // `bounds`: where it fails, the runs that did not still bound the need
+  bool stands = false;   // it bounds the need where the runs before it failed
+  bool instead = false;  // it is made only where the one before it failed, in whose place it is
 };
 
 // Runs the program again with each value of a variable, and takes these runs into the need; those that were made are added to `done`.
@@ -194,7 +197,8 @@ void add_runs(Told& t, const DryRunAsked& as_it_ran, const char* variable, std::
     std::tie(t.runs->allocated_low_bytes, t.runs->allocated_high_bytes) = allocated_range(t.accounts.front());
   }
   std::vector<std::size_t> open;  // the runs of `done` whose failure leaves no upper end
-  for (const auto& [value, said, stands] : others) {
+  for (const auto& [value, said, stands, instead] : others) {
+    if (instead && (done.empty() || done.back().failed.empty())) continue;
     if (t.stop(host.stop(), what)) {
       t.runs->high_bytes.reset();
       break;
@@ -211,8 +215,15 @@ void add_runs(Told& t, const DryRunAsked& as_it_ran, const char* variable, std::
       t.runs->high_bytes.reset();
       continue;
     }
+    const bool well = run.ended_well() && run.any_bytes();
+    if (instead && well) {
+      std::erase(open, done.size() - 1);
+      done.pop_back();
+    } else if (instead) {
+      continue;
+    }
     done.push_back(said);
-    if (run.ended_well() && run.any_bytes()) {
+    if (well) {
       take_in(t, run);
       if (!stands) continue;
       for (const std::size_t i : open) done[i].bounds = true;
@@ -231,11 +242,13 @@ void add_runs(Told& t, const DryRunAsked& as_it_ran, const char* variable, std::
 // each, and all to the same (the other experts then have no gradient). Of an unknown mask half is true, and in these runs nothing, then all, then nearly
 // all, of each mask another share: a block of one size does not serve the next, so more is reserved. A program that fails where nothing is true, or nearly
 // all, has no such end, and keeps its others; where all is true it fails on a card too, and nearly all of it is the end. Of values that all differ, the
-// other run has all the same. Numbers that a branch compares fall in one run and rise in the next: so that each is the best until then, or none.
+// other run has all the same. Numbers that a branch compares fall in one run and rise in the next: so that each is the best until then, or none. Numbers that
+// are held against a threshold are above it in one run, and below it in another. Where a program takes such a number for a share (`log(1 - p)`) it is one.
 void add_routing(Told& t, const DryRunAsked& as_it_ran, const Host& host) {
   constexpr std::array values{"random", "balanced", "worst", "nearly"}, ways{"", "+falls", "+rises", "+falls"};
-  const bool fall = std::ranges::find(t.routing, Guessed::falls, &Routing::guessed) != t.routing.end();
-  const bool only_fall = fall && t.routing.size() == 1;
+  const auto has = [&](Guessed one) { return std::ranges::find(t.routing, one, &Routing::guessed) != t.routing.end(); };
+  const bool fall = has(Guessed::falls), level = has(Guessed::levels);
+  const bool only_fall = fall && int(t.routing.size()) == 1 + level;
   const bool counts =
       !only_fall &&
       std::ranges::all_of(t.routing, [](const Routing& one) {  // with experts too, the first other run has as many tokens to each
@@ -243,11 +256,21 @@ void add_routing(Told& t, const DryRunAsked& as_it_ran, const Host& host) {
                one.guessed != Guessed::searches;
       });
   std::vector<Another> others;
-  for (std::size_t i = 1; i < values.size(); ++i)
-    if (const std::string how = words_of_run(t.routing, i); !how.empty())
-      others.push_back({fmt::format("{}{}", values[only_fall ? 0 : i], fall ? ways[i] : ""),
-                        {.how = how, .failed = {}, .bounds = i == 3 || (i == 1 && counts)},
-                        i == 3 && counts});
+  for (std::size_t i = 1; i < (only_fall ? 3 : values.size()); ++i) {
+    const std::string how = words_of_run(t.routing, i);
+    if (how.empty()) continue;
+    others.push_back({fmt::format("{}{}", values[only_fall ? 0 : i], fall ? ways[i] : ""),
+                      {.how = how, .failed = {}, .bounds = i == 3 || (i == 1 && counts)},
+                      i == 3 && counts});
+    if (only_fall && i == 1)
+      others.push_back({"random+shares", {.how = "with each number, below 1, smaller than the one before"}, false, true});
+  }
+  if (level)
+    for (const auto& [value, how, instead] : {std::tuple{"random+above", "with 100 and more for each such number", false},
+                                              {"random+likely", "with nearly 1 for each such number", true},
+                                              {"random+below", "with -1 and less for each such number", false},
+                                              {"random+little", "with 0.000001 and less for each such number", true}})
+      others.push_back({value, {.how = how}, false, instead});
   const std::string what = fmt::format("the runs with {}", words_of(t.routing.front().guessed).others);
   add_runs(t, as_it_ran, dry::routing_variable, others, what.c_str(), host, t.guess_runs);
 }

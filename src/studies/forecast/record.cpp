@@ -124,8 +124,8 @@ std::string rest_of(const Told& t) {
 
 // "three times: with A, with B, with C; the need is the interval of all three", of the runs that did not fail.
 std::string said_of_runs(const std::string& first, const std::vector<OtherRun>& others) {
-  constexpr std::array times{"once", "twice", "three times", "four times"};
-  constexpr std::array all{"", "both", "all three", "all four"};
+  constexpr std::array times{"once", "twice", "three times", "four times", "five times", "six times"};
+  constexpr std::array all{"", "both", "all three", "all four", "all five", "all six"};
   std::vector<std::string> runs{first};
   for (const OtherRun& other : others)
     if (other.failed.empty()) runs.push_back(other.how);

@@ -1,6 +1,6 @@
 // A program that uses a card as PyTorch does, with only the public functions that PyTorch's allocator calls: segments by cudaMalloc, blocks
 // reported to the profiler's function. Without the library that stands in for CUDA it finds none of them and says so.
-// usage: like_torch [batch=N] [steps=N] [least=N] [catch] [fails] [killed] [spins] [forks] [leaves] [idle] [hides] [without-cuda] [pins] [levers] [pool] [spare] [routed [masked|drawn|differing] [both] [falling [alone]] [bounded] [some] [stumbles] [emptied]] [late] [reads] [until-low] [ended] [ended-at-once]
+// usage: like_torch [batch=N] [steps=N] [least=N] [catch] [fails] [killed] [spins] [forks] [leaves] [idle] [hides] [without-cuda] [pins] [levers] [pool] [spare] [routed [masked|drawn|differing] [both] [falling [alone]] [share] [held [unlikely]] [bounded] [some] [stumbles] [emptied]] [late] [reads] [until-low] [ended] [ended-at-once]
 // [own-runtime] [fraction] [loops] [shares|shares-late] [opened] [opened-late] [silent]
 // [settles] [evaluates] [exits] [neighbour] [tunes] [open] [threads]
 // [spins-with=VARIABLE:WORD:FILE]   where the variable has the word: makes the file, and never ends
@@ -173,8 +173,16 @@ int main(int argc, char** argv) {
     const std::string_view asked = std::getenv("HEADROOM_DRY_ROUTING") ? std::getenv("HEADROOM_DRY_ROUTING") : "";
     const std::string_view how = asked.substr(0, asked.find('+'));
     if (said("falling")) {
-      piece += asked.ends_with("+falls") ? 16 * mib : asked.ends_with("+rises") ? -16 * mib : 0;
+      const char* const falls = said("share") ? "+shares" : "+falls";
+      if (said("share") && asked.ends_with("+falls")) return 7;  // it takes the logarithm of 1 - p
+      piece += asked.ends_with(falls) ? 16 * mib : asked.ends_with("+rises") ? -16 * mib : 0;
       mark("routed", "model.py:8", 5);
+    }
+    if (said("held")) {
+      const char* const above = said("unlikely") ? "+likely" : "+above";
+      if (said("unlikely") && asked.ends_with("+above")) return 7;
+      piece += asked.ends_with(above) ? 24 * mib : asked.ends_with("+below") ? -24 * mib : 0;
+      mark("routed", "model.py:9", 8);
     }
     if (said("some") && how == "balanced") return 7;  // it cannot go on where nothing is true
     if (said("stumbles") && how == "nearly") return 7;

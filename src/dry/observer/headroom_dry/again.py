@@ -111,6 +111,10 @@ class Again:
         if bare == "any" and not shapes[0] and (self.goes_on_by(COUNTS, PATIENCE) or self.works_on_any()):  # `while unfinished.any()`, `if inside.any()`
             self.say_routed(MASKS)
             return [torch.tensor(self.rules.how != "balanced", device="cpu")]
+        if bare in ("any", "all") and not shapes[0] and x.dtype is torch.bool and by_source(branches.goes_on, False):  # `if (out > 5).any()`
+            self.measure()
+            if self.rules.way in ("above", "likely"):  # the other answer than the usual one
+                return [torch.tensor(bare == "any", device="cpu")]
         if bare in COUNTING and x.numel() > 1 and self.is_of_a_mask(x):
             if not shapes[0]:  # so that `x[mask]` has as many
                 self.rules.counted = True

@@ -134,6 +134,23 @@ def works_on_any(frame, owner):
     return _known[where]
 
 
+def works_on_its_mask(branch):
+    """Whether an `if` asks whether any of a mask is true and works on these places: what Rules take for true says how much that is."""
+    return any(_works_on(_listed(branch.body), mask, lambda call: None) for mask in _masks(branch.test))
+
+
+def goes_on(frames):
+    """Whether the innermost of these frames is at the test of an `if` that does not say that something is wrong."""
+    frame = next(iter(frames))
+    return _goes_on(frame.f_code.co_filename, frame.f_lineno)
+
+
+@functools.lru_cache(maxsize=None)
+def _goes_on(file, line):
+    at = [n for n, _ in _ifs(file) if n.test.lineno <= line <= (n.test.end_lineno or n.test.lineno)]
+    return bool(at) and not any(_complains(_listed(branch), lambda call: None) for n in at for branch in (n.body, n.orelse) if branch)
+
+
 def _works_on_any(file, line, function_of):
     for n, rest in _ifs(file):
         if not n.test.lineno <= line <= (n.test.end_lineno or n.test.lineno):

@@ -1,6 +1,11 @@
 """Choices among unknown numbers: the class of a pixel, the next word, the first place where a row ends. A stand-in keeps the program going, and which one it
 is decides no size by itself. What follows from it may be any of them: the other runs have all of them alike, so that the first mask that asks for one is full
 in one run and empty in another."""
+import ast
+import functools
+
+from .loops import nodes_of
+
 GUESS, WORD, CHOICE = 2, 3, 4  # states of what is known
 WORDS = 1024  # a choice among more is a word; in few rows, of a text that is generated: it is no word that ends it
 ALL_WORDS = 1 << 19  # no vocabulary has more: a choice among these is a place
@@ -10,6 +15,13 @@ CHOOSING = "argmax argmin multinomial max min".split()
 ASKING = "eq ne lt le gt ge".split()
 PLACING = "argmax argmin".split()  # of ones and zeros: where a row has its first one
 ADDING = "sum mean count_nonzero cumsum".split()
+
+
+@functools.lru_cache(maxsize=None)
+def classes_asked(file):
+    """Whole numbers that a source asks whether something is equal to, from its first line on."""
+    sides = [[n.left, *n.comparators] for n in sorted(nodes_of(file, ast.Compare), key=lambda n: n.lineno) if any(isinstance(op, (ast.Eq, ast.NotEq)) for op in n.ops)]
+    return [x.value for two in sides for x in two if isinstance(x, ast.Constant) and type(x.value) is int]
 
 
 class Choices:
@@ -22,7 +34,8 @@ class Choices:
         self.among[t.data_ptr()] = self.rules.last_among
 
     def compare_choices(self, bare, args):
-        """In a run with other masks the first mask that compares choices with a number, or with as many others, says which they are."""
+        """In a run with other masks the first mask that compares choices with a number, or with as many others, says which they are: it is full, or empty and
+        the first, or the last, of the other classes has nearly all rows."""
         x, other = args[0], args[1] if len(args) > 1 else None
         rules = self.rules
         if rules.how == "random" or bare not in ASKING or not isinstance(x, self.torch.Tensor) or x.numel() <= FEW_ROWS or x.dtype.is_floating_point:
@@ -33,7 +46,8 @@ class Choices:
         among = self.among.get(x.data_ptr(), 0)
         if not 1 < among <= WORDS or bool(held.max() >= among):
             return
-        made = self.as_asked(bare, held, other, among, rules.mask(x.shape, rules.lacks(x)))
+        mask = rules.mask(x.shape, rules.lacks(x))
+        made = self.as_asked(bare, held, other, among, ~mask if rules.nearly else mask)
         if made is not None:
             rules.picked = True
             self.keep(x, made, GUESS)
@@ -57,7 +71,7 @@ class Choices:
         true = getattr(torch, bare)(each, other)
         if true.all() or not true.any():
             return None
-        return torch.where(mask, each[true][0], each[~true][0])
+        return torch.where(mask, each[true][0], each[~true][-1 if self.rules.nearly else 0])
 
     def mask_of_choices(self, x, held):
         """A mask that follows from choices, where its places make a size: as it is, or as the other runs have masks."""

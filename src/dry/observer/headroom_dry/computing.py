@@ -10,6 +10,7 @@ from .operations import COMPARISONS, DRAWN, CLEARED, ELEMENTWISE, FEW, FLOATS, F
 from .reads import PLAIN
 
 OUT = "out", "Scalar_out", "Tensor_out", "self_out"  # overloads that write to what they are given
+ORDERING = "lt le gt ge".split()
 BOUNDED = frozenset(bounds.FOLLOWED + bounds.CHOSEN + bounds.ADDED)
 GUARDED = "keep_results keep_two_values keep_bounds keep_fill expected expected_later keep_written keep_padding".split()  # they never raise (Again.shell)
 
@@ -85,8 +86,11 @@ class Computed:
             return
         if self.bare in ASKING:
             values.compare_choices(self.bare, args)
-            if values.rules.way and results[0].numel() == 1:
-                values.compare_numbers(args, PLAIN)
+            if results[0].numel() == 1:
+                if self.bare in ORDERING and values.is_count(args[0]):
+                    values.measure(compared=True)
+                if values.rules.way:
+                    values.compare_numbers(args, PLAIN)
         alone = len(results) == 1 and results[0].numel() > LATER and self.bare not in NOW
         if alone and values.defer(self.op, self.bare, args, kwargs, results[0]):
             return
@@ -117,7 +121,7 @@ class Computed:
         if bare in GROWING and not is_said(bare, args, kwargs):
             values.say_open(bare)
         if made is None and bare in COMPARISONS and results[0].numel() == 1:
-            values.measure()
+            values.measure(compared=True)
             compared, state, _ = values.again(self.op, bare, args, kwargs, guess=values.float_at(sys._getframe(), values.compared))
             return ([compared], state) if state else (None, 0)
         return made or None, values.rules.last_state if bare in CHOOSING else GUESS

@@ -18,7 +18,7 @@ READING_ITSELF = "bincount one_hot scatter_sum scatter_add scatter_mean".split()
 SIZE_WORDS = "size dim_size num_nodes num_classes minlength output_size length max_length num_samples".split()
 KEEPING = "append extend add insert".split()
 MADE_WHOLE = "int round ceil floor long".split()
-PASSED = WHOLE + "max min abs tuple list Size enumerate zip sorted reversed float tolist item cpu numpy array asarray".split()
+PASSED = WHOLE + "max min abs tuple list Size enumerate zip sorted reversed float tolist item cpu numpy array asarray set Counter most_common values".split()
 SHOWN = SPEAKING + """append extend add insert abs float str repr len bool isinstance format join write log set_postfix set_description update add_scalar
 log_metric isfinite isnan isinf sqrt exp log10 log2 tensor decode batch_decode""".split()
 
@@ -59,11 +59,12 @@ def _is_size_at(file, line, what, is_whole, inner, spot):
         return True
     if inner is None and not reads:
         return False
+    of_kinds = any(name_of(n) in ("set", "Counter") for n in ast.walk(statement))  # how many there are depends on what is read
     functions = [n for n in held if isinstance(n, FUNCTIONS)]
     tree = list(ast.walk(functions[-1])) if functions else nodes_of(file, ast.AST)
     parents = {id(child): n for n in tree for child in ast.iter_child_nodes(n)}
     reads = [n for n in tree if isinstance(n, ast.Call) and any(_is_at(n, r) for r in reads)]  # the same, among their parents
-    if any(name_of(n) == "one_hot" and len(n.args) < 2 and not n.keywords or _becomes_size(n, parents, what, is_whole) for n in reads):
+    if any(name_of(n) == "one_hot" and len(n.args) < 2 and not n.keywords or _becomes_size(n, parents, what, is_whole, of_kinds) for n in reads):
         return True
     if isinstance(statement, ast.Return):
         return None
@@ -74,7 +75,7 @@ def _is_size_at(file, line, what, is_whole, inner, spot):
         checked.add(name)
         for n in tree:
             if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Load) and _same(n) == name:
-                if _becomes_size(n, parents, what, is_whole):
+                if _becomes_size(n, parents, what, is_whole, of_kinds):
                     return True
                 names |= _assigned(n, parents) | _turns([n], parents)
                 is_given = is_given or _is_returned(n, parents)
@@ -118,13 +119,15 @@ def _is_end(node, spot):
     return bool(spot) and isinstance(node, ast.Call) and name_of(node) in SIZES and name_of(node) not in READING_ITSELF
 
 
-def _becomes_size(node, parents, what, is_whole):
+def _becomes_size(node, parents, what, is_whole, of_kinds):
     child, parent, chosen = node, parents.get(id(node)), what == MASK
     while parent is not None and not isinstance(parent, ast.stmt):
         if chosen and (isinstance(parent, ast.Subscript) and child is parent.slice or getattr(parent, "attr", "") in CHOOSING
                        or child is not getattr(parent, "func", child) and _is_choosing(parent)
                        or isinstance(parent, ast.comprehension) and any(child is test for test in parent.ifs)):
             return True
+        if isinstance(parent, ast.Subscript) and child is parent.slice and getattr(parents.get(id(parent)), "attr", "") in KEEPING:
+            return True  # `by_class[c].append(x)`
         if isinstance(parent, ast.Slice) or isinstance(parent, ast.keyword) and parent.arg in SIZE_WORDS:
             return True
         if isinstance(parent, ast.Call) and child is not parent.func:
@@ -134,7 +137,7 @@ def _becomes_size(node, parents, what, is_whole):
             is_whole = is_whole or _makes_whole(parent)
             if name.endswith("Tensor") and isinstance(child, (ast.List, ast.Tuple)):
                 return False  # torch.ByteTensor([overflow]) has it as an element
-            if name not in PASSED:
+            if name not in PASSED and not (name == "len" and of_kinds):
                 return is_whole and what == NUMBER and name not in SHOWN
         if isinstance(parent, ast.Compare) and what == NUMBERS:
             chosen = True
@@ -160,7 +163,8 @@ def _turns(nodes, parents):
 def _assigned(node, parents):
     """The variable to which arithmetic with this one is assigned or added."""
     parent = parents.get(id(node))
-    while isinstance(parent, (ast.BinOp, ast.Call, ast.Attribute)) and name_of(parent) != "len":
+    while isinstance(parent, (ast.BinOp, ast.Call, ast.Attribute)) and name_of(parent) != "len" or isinstance(parent, ast.Subscript) and isinstance(
+            parent.slice, ast.Constant):
         parent = parents.get(id(parent))
     targets = _targets(parent)
     return {_same(t) for t in targets}

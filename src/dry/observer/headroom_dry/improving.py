@@ -9,7 +9,8 @@ import os
 import re
 import sys
 
-from .branches import name_of
+from .branches import name_of, works_on_its_mask
+from .effects import Effects, branches_of, collects, lists_by
 from .frames import is_own
 from .keeping import Keeping, base_of, leaves
 from .loops import FUNCTIONS, nodes_of
@@ -25,17 +26,20 @@ MEASURES = frozenset("""loss losses acc accuracy metric metrics measure score sc
 rmse norm improvement improved monitor current residual diff delta kl elbo dice iou miou psnr fid objective fitness cost energy lowest least smallest highest
 greatest criterion evaluate evaluation validate valid validation val test entropy likelihood distance""".split())
 READING = "item tolist numpy cpu mean sum median std var norm detach get squeeze max min exp sqrt".split()
+PASSING = "min max abs float sum mean asarray array sorted list median percentile quantile std var average".split()
 FLAGS = frozenset("best improved improvement better stop early".split())
 DEPTH = 8
+EARLIER, LEVEL = "earlier", "level"  # what a number is compared with
 
 
 class Source:
-    """One file's, or one class's. `more`: functions and attributes of other files of the program."""
+    """One file's, or one class's. `compared`: lines where numbers were compared on the card; `read`: lines that read one that only it knows; None: not known."""
 
-    def __init__(self, nodes, first_line=0):
-        self.nodes, self.first_line = nodes, first_line
+    def __init__(self, nodes, first_line=0, compared=frozenset(), read=None):
+        self.nodes, self.first_line, self.compared, self.read = nodes, first_line, compared, read
         self.parents = {id(child): n for n in nodes for child in ast.iter_child_nodes(n)}
         self.functions, self.set_names, self.set_attributes = {}, {}, {}
+        self.handlers = [n for n in nodes if isinstance(n, ast.ExceptHandler)]
         for n in nodes:
             if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 self.functions.setdefault(n.name, []).append(n)
@@ -75,8 +79,10 @@ def _set(n):
         return [(n.func.value, n.args[0])]
     if isinstance(n, (ast.For, ast.AsyncFor, ast.comprehension)):
         targets = _each(n.target)
-        whole = {"range": targets, "enumerate": targets[:1]}.get(name_of(n.iter), [])
-        return [(t, ast.Constant(0) if t in whole else None) for t in targets]
+        if name_of(n.iter) == "enumerate":
+            return [(t, ast.Constant(0) if i == 0 else ast.Starred(n.iter.args[0])) for i, t in enumerate(targets) if n.iter.args]
+        one = ast.Constant(0) if name_of(n.iter) == "range" else ast.Starred(n.iter) if len(targets) == 1 else None
+        return [(t, one) for t in targets]
     return []
 
 
@@ -127,8 +133,10 @@ class Measures:
             if name in self.functions and self.once(("gives", None, name), lambda: any(self.gives_float(f, depth - 1) for f in self.functions[name])):
                 return True
             of = [node.func.value] if isinstance(node.func, ast.Attribute) and name in READING else []
-            passed = node.args if name in ("min", "max", "abs", "float", "sum", "mean", "asarray", "array") else []
+            passed = node.args if name in PASSING else []
             return any(self.is_float(x, depth - 1) for x in of + passed)
+        if isinstance(node, ast.NamedExpr):
+            return self.is_float(node.value, depth)
         if isinstance(node, (ast.UnaryOp, ast.Starred, ast.Await, ast.IfExp, ast.Tuple, ast.List, ast.BoolOp)):
             return any(self.is_float(child, depth) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
         return isinstance(node, (ast.ListComp, ast.GeneratorExp)) and self.is_float(node.elt, depth - 1)
@@ -138,9 +146,9 @@ class Measures:
 
     def is_float_variable(self, node, depth):
         words = _words(node.id if isinstance(node, ast.Name) else node.attr)
-        if words & WHOLE_WORDS:
-            return False
         found = self.source.assigned(node) or ()
+        if words & WHOLE_WORDS and not any(isinstance(value, ast.Starred) for _, value in found):  # (the turns of a loop have short names)
+            return False
         if words & MEASURES and not (found and all(type(getattr(value, "value", None)) is str for _, value in found)):
             return True
         return any(self.is_float(value, depth - 1) for _, value in found)
@@ -152,6 +160,10 @@ class Measures:
         if isinstance(test, ast.Compare):
             sides = [test.left, *test.comparators]
             if any(isinstance(op, ORDERING) for op in test.ops):
+                if self.is_compared_on_card(test):
+                    return True
+                if self.reads_what_is_known(test):
+                    return False
                 if any(self.is_float(x) for x in sides) and not any(_is_whole(x) for x in sides):
                     return True
                 return any(self.decides(x, depth - 1) for x in sides if isinstance(x, (ast.Name, ast.Attribute)))
@@ -160,7 +172,8 @@ class Measures:
             return any(self.decides(x, depth - 1) or name_of(x) in ("min", "max") and self.is_float(x) for x in sides)
         if isinstance(test, ast.Call):
             name = name_of(test)
-            if name in COMPARING:
+            if name in COMPARING or name in ("any", "all") and self.is_mask(test.func.value if isinstance(test.func, ast.Attribute) and base_of(test) != "torch" else
+                                                                           test.args[0] if test.args else None):
                 return True
             bodies = self.functions.get(name)
             if bodies:
@@ -174,6 +187,59 @@ class Measures:
         if isinstance(test, (ast.BoolOp, ast.UnaryOp, ast.NamedExpr, ast.IfExp, ast.BinOp)):
             return any(self.decides(child, depth) for child in ast.iter_child_nodes(test) if isinstance(child, ast.expr))
         return False
+
+    def chooses(self, call):
+        """Whether it says which of several has the least, or the most, of such numbers."""
+        name, args = name_of(call), call.args
+        if name == "index":
+            return bool(args) and name_of(args[0]) in ("min", "max") and self.is_float(args[0])
+        if name in ("argmin", "argmax"):
+            return bool(args) and base_of(call) in ("np", "numpy") and self.is_float(args[0])
+        keys = [k.value for k in call.keywords if k.arg == "key"] if name in ("min", "max") else []
+        return any(isinstance(key, ast.Lambda) and self.is_float(key.body) for key in keys)
+
+    def reads_what_is_known(self, node):
+        """Whether a comparison reads a number itself, which was known each time."""
+        reads = any(name_of(n) == "item" for n in ast.walk(node))
+        return reads and self.source.read is not None and self.source.read.isdisjoint(range(node.lineno, node.end_lineno + 1))
+
+    def is_compared_on_card(self, node):
+        return not self.source.compared.isdisjoint(range(node.lineno, node.end_lineno + 1))
+
+    def is_mask(self, node, depth=2):
+        """Whether it is a comparison of tensors by their order."""
+        if isinstance(node, ast.Compare):
+            return any(isinstance(op, ORDERING) for op in node.ops) and not any(_is_whole(x) for x in [node.left, *node.comparators])
+        if isinstance(node, (ast.BinOp, ast.UnaryOp)):
+            return any(self.is_mask(child, depth) for child in ast.iter_child_nodes(node))
+        return isinstance(node, ast.Name) and depth > 0 and any(self.is_mask(value, depth - 1) for _, value in self.source.assigned(node) or ())
+
+    def kinds(self, test):
+        """What the numbers that decide a test are compared with, as far as it is seen; else with earlier ones."""
+        found = set()
+        for n in self.compares_of(test, 3):
+            sides = [n.left, *n.comparators]
+            if any(isinstance(op, ORDERING) for op in n.ops) and not any(_is_whole(x) for x in sides):
+                floats = [self.is_float(x) for x in sides]
+                on_card = self.is_compared_on_card(n)
+                if all(floats) or on_card and not any(isinstance(x, ast.Constant) for x in sides):
+                    found.add(EARLIER)
+                if not all(floats) and (any(floats) or on_card or self.is_mask(n)):
+                    found.add(LEVEL)
+        return found or {EARLIER}
+
+    def compares_of(self, test, depth):
+        """The comparisons that a test, or what it is set to, or the functions that it calls, have."""
+        for n in ast.walk(test) if depth else ():
+            if isinstance(n, ast.Compare):
+                yield n
+            elif isinstance(n, (ast.Name, ast.Attribute)):
+                for _, value in self.source.assigned(n) or ():
+                    if value is not None and isinstance(value, (ast.Compare, ast.BoolOp, ast.UnaryOp, ast.Call)):
+                        yield from self.compares_of(value, depth - 1)
+            elif isinstance(n, ast.Call):
+                for function in self.functions.get(name_of(n), ()):
+                    yield from (c for c in ast.walk(function) if isinstance(c, ast.Compare))
 
     def is_flag(self, node, depth):
         found = self.source.assigned(node)
@@ -228,33 +294,45 @@ def _is_whole(node):
     return name in WHOLE or bool(isinstance(node, ast.Attribute) and _words(name) & WHOLE_WORDS) or base_of(node) in ("random", "time", "os")
 
 
-def first_line(source, functions, sure, ended_itself, readers=()):
-    """The line of the first such branch; 0: there is none."""
+def first_lines(source, functions, sure, ended_itself, readers=()):
+    """By what is compared there, the line of the first such branch: EARLIER, numbers with earlier ones; LEVEL, numbers with a threshold."""
     measures = Measures(source, functions, readers)
-    keeping = Keeping(functions, measures.is_number, sure)
+    keeping, effects, found = Keeping(functions, measures.is_number, sure), Effects(source, functions), {}
     for n in source.nodes:
-        if isinstance(n, ast.If):
-            body, rest = n.body, _rest(n, source)
-            branches = [body, n.orelse] + [rest] * (any(isinstance(s, (ast.Continue, ast.Return)) for s in body))
-            test = n.test
-        elif isinstance(n, ast.IfExp):
-            branches, test = [[n.body], [n.orelse]], n.test
-        elif isinstance(n, ast.BoolOp) and isinstance(n.op, ast.And):
-            branches, test = [n.values[1:]], n.values[0]
-        else:
+        if len(found) == 2:
+            break
+        for test in () if sure else lists_by(n, source):
+            if measures.decides(test):
+                _add(found, measures.kinds(test), n.lineno + source.first_line)
+        if not sure and _decides_by_itself(n, measures, effects, keeping):
+            _add(found, measures.kinds(getattr(n, "test", n)), n.lineno + source.first_line)
+        test, branches = branches_of(n, source) or (None, [])
+        if test is None or isinstance(n, ast.If) and works_on_its_mask(n) or not measures.decides(test):
             continue
-        if measures.decides(test) and (any(keeping.keeps(b) for b in branches) or ended_itself and isinstance(n, ast.If) and leaves(n.body)):
-            return n.lineno + source.first_line
-    return 0
+        does = any(keeping.keeps(b) or not sure and (effects.sets_size(b) or effects.empties(b, measures.is_number)) for b in branches)
+        if does or ended_itself and isinstance(n, ast.If) and leaves(n.body):
+            _add(found, measures.kinds(test), getattr(n, "lineno", test.lineno) + source.first_line)
+    return found
 
 
-def _rest(branch, source):
-    parent = source.parents.get(id(branch))
-    for name in ("body", "orelse", "finalbody"):
-        block = getattr(parent, name, None)
-        if isinstance(block, list) and branch in block:
-            return block[block.index(branch) + 1:]
-    return []
+def _add(found, kinds, line):
+    for kind in kinds:
+        found.setdefault(kind, line)
+
+
+def _decides_by_itself(n, measures, effects, keeping):
+    """Whether a comparison makes a size, or says how often a loop makes a list longer, or a number tells one item of a dictionary from the others."""
+    if isinstance(n, ast.Compare):
+        return any(isinstance(op, ORDERING) for op in n.ops) and effects.is_counted_into_size(n) and measures.decides(n)
+    if isinstance(n, ast.IfExp):
+        return effects.is_whole(n) and effects.becomes_size(n) and measures.decides(n.test)
+    if isinstance(n, ast.Call):
+        return measures.chooses(n) and effects.is_chosen_by(n)
+    if isinstance(n, ast.While):
+        return measures.decides(n.test) and collects(n.body, measures.is_number)
+    if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Subscript):
+        return measures.is_float(n.targets[0].slice) and keeping.keeps([n.value])
+    return False
 
 
 def own_files(program):
@@ -262,25 +340,26 @@ def own_files(program):
     return sorted(f for f in files if isinstance(f, str) and os.path.isfile(f) and is_own(f) and not f.startswith(OBSERVER) and f.endswith(".py"))
 
 
-def kept_by(program, ended_itself, readers, files):
-    """"file:line" of a branch by which the program, or a package that it uses, keeps or allocates more at each improvement; None: there is none. `program`: the
-    file that was started, which Python forgets before the end. `files`: those in which such numbers were read."""
-    sources = {file: Source(nodes_of(file, ast.AST)) for file in own_files(program)}
-    functions = {}
+def kept_by(program, ended_itself, readers, files, compared=(), read=None):
+    """By what is compared (first_lines), "file:line" of a branch by which the program, or a package that it uses, keeps or allocates more. `program`: the
+    file that was started, which Python forgets before the end. `files`: those in which such numbers were read. `compared`: (file, line) where that happened on
+    the card; `read`: where it reads what only the card knows."""
+    lines_of = lambda places, file: {line for at, line in places if at == file}
+    sources = {file: Source(nodes_of(file, ast.AST), 0, lines_of(compared, file), None if read is None else lines_of(read, file)) for file in own_files(program)}
+    functions, found = {}, {}
     for source in sources.values():
-        for name, found in source.functions.items():
-            functions.setdefault(name, []).extend(found)
+        for name, of_name in source.functions.items():
+            functions.setdefault(name, []).extend(of_name)
     for file, source in sources.items():
-        line = first_line(source, functions, False, ended_itself, readers)
-        if line:
-            return f"{file}:{line}"
+        for kind, line in first_lines(source, functions, False, ended_itself, readers).items():
+            found.setdefault(kind, f"{file}:{line}")
     of_packages = [(file, None) for file in files if _is_of_a_package(file)]
-    for file, name in sorted(of_packages) + sorted(_classes_of_packages()):
+    for file, name in () if found else sorted(of_packages) + sorted(_classes_of_packages()):
         source = _source_of(file, name)
-        line = first_line(source, source.functions, True, False, readers) if source else 0
-        if line:
-            return f"{file}:{line}"
-    return None
+        lines = first_lines(source, source.functions, True, False, readers) if source else {}
+        if lines:
+            return {kind: f"{file}:{line}" for kind, line in lines.items()}
+    return found
 
 
 def _is_of_a_package(file):

@@ -48,6 +48,8 @@ class Keeping:
             return False
         if isinstance(node, ast.Call):
             name = name_of(node)
+            if name == "requires_grad_":
+                return True
             if name in COPIES:
                 if name == "deepcopy" and not _is_on_host(node) or node.args and name == "copy" and base_of(node) != "copy" or not node.args and not _is_on_host(node.func):
                     return True
@@ -64,6 +66,8 @@ class Keeping:
                     return True
             elif not self.sure and not is_harmless(node):
                 return True
+        elif isinstance(node, ast.Assign) and any(getattr(t, "attr", "") == "requires_grad" for t in node.targets):
+            return True
         elif isinstance(node, ast.BinOp) and not self.sure and any(getattr(x, "attr", "") in ("grad", "data") for x in (node.left, node.right)):
             return True
         return any(self._keeps(child) for child in ast.iter_child_nodes(node))

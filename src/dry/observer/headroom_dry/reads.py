@@ -146,8 +146,10 @@ class Reads:
             is_word = bool(self.twin(t)[0].double().abs().max() >= WORDS // 2)  # (not each type has these)
             if by_source(counts.is_size, True) if t.numel() > 1 or is_word else True:
                 guesses.append(MASKS)
-            elif t.numel() > 1:
+            elif t.numel() > 1 and is_word:
                 self.say_size(counts.NUMBERS)
+            elif t.numel() > 1 and by_source(counts.is_size, True, counts.NUMBERS):  # `np.where(pred.cpu() == 3)`
+                guesses.append(MASKS)
         if not self.said_guesses.issuperset(guesses) and not (t.numel() == 1 and by_source(told.is_only_told, False)):
             for guess in guesses:
                 self.say_routed(guess)
@@ -212,4 +214,4 @@ def bytes_of(number, dtype):
     if dtype.startswith("float8"):  # 0.75: not each of them has the others
         return {"float8_e4m3fn": b"\x34", "float8_e5m2": b"\x3a", "float8_e4m3fnuz": b"\x3c", "float8_e5m2fnuz": b"\x3e"}.get(dtype, b"")
     letter = {"float16": "e", "float32": "f", "float64": "d"}.get(dtype)
-    return struct.pack("=" + letter, max(number, 1e-7) if letter == "e" else number) if letter else b""
+    return struct.pack("=" + letter, max(number, 1e-7) if letter == "e" and number >= 0 else number) if letter else b""

@@ -5,13 +5,14 @@ import sys
 import types
 
 from . import layout
-from .choices import ALL_WORDS, CHOICE, FEW_ROWS, GUESS, WORD, WORDS
+from .choices import ALL_WORDS, CHOICE, FEW_ROWS, GUESS, WORD, WORDS, classes_asked
+from .frames import own_frame
 from .operations import MOST
 
 # What is guessed where sizes follow from it, as the reader of the record numbers it (account.h): which experts tokens go to, which elements of a mask are
 # true, what the card draws at random, which products torch.compile pads, how many values differ, whether numbers that are compared fall or
-# rise, where within its bounds a number is, and how long LBFGS searches.
-EXPERTS, MASKS, DRAWS, PADDINGS, DIFFERENCES, FALLS, BOUNDS, SEARCHES = range(8)
+# rise, where within its bounds a number is, how long LBFGS searches, and on which side of a threshold a number is.
+EXPERTS, MASKS, DRAWS, PADDINGS, DIFFERENCES, FALLS, BOUNDS, SEARCHES, LEVELS = range(9)
 EXPERTS_AT_MOST, CHOSEN_AT_MOST = 1024, 64  # a choice of more, or among more, is none of experts
 MOST_DRAWN = 1 << 26  # numbers of which checkpointing may ask again
 
@@ -57,7 +58,8 @@ class Rules:
     tokens to each), worst (all to the same), or measured:F1,F2,… (shares of the experts). Masks: half of the elements, none
     where routing is balanced, all where it is the worst, nearly all of each where it is nearly. Numbers with bounds: in the
     middle, at the lower end, at the upper one. In all but random LBFGS searches as long as it may (lbfgs.py). `+falls`, `+rises`:
-    and numbers that are compared do so."""
+    and numbers that are compared do so, `+shares` from below 1. `+above`, `+below`: they are on that side of thresholds, `+likely`:
+    nearly 1, `+little`: nearly 0."""
 
     def __init__(self, torch):
         self.torch = torch
@@ -131,14 +133,14 @@ class Rules:
     def choice(self, shape, among, of_places=False):
         """Which of `among` unknown numbers is the largest, in each row. Of words, and of few rows, the one in the middle: no word that ends a text is there. Of the
         classes of many rows (pixels, tokens) each may be any. In the other runs it is the first, or the last, of all (but for words in few rows), or of
-        many rows each class as often, or one for all. `of_places`: where a row of a mask is true for the first time."""
+        many rows each class as often, or one for all (one_class). `of_places`: where a row of a mask is true for the first time."""
         torch, n = self.torch, 1
         self.last_among = among
         for s in shape:
             n *= s
         self.last_state = WORD if n <= FEW_ROWS and WORDS < among <= ALL_WORDS and not of_places else CHOICE
         if n <= FEW_ROWS or among > WORDS or of_places:
-            at = among // 2 if self.how == "random" or self.last_state == WORD else 0 if self.how == "balanced" else max(among - 1, 0)
+            at = among // 2 if self.how == "random" or self.last_state == WORD else 0 if self.how == "balanced" else self.last_class(among)
             return torch.full(list(shape), at, dtype=torch.int64, device="cpu")
         asker = self.module_of(sys._getframe()), "choice", *shape, among
         if asker in self.drawn and torch._C._current_graph_task_id() != -1:
@@ -148,12 +150,30 @@ class Rules:
         elif self.how == "balanced":
             made = torch.arange(n, device="cpu") % among
         else:
-            made = torch.zeros(n, dtype=torch.int64, device="cpu")
-            if self.nearly:
-                made[::64] = 1
+            made = self.one_class(n, among)
         made = made.reshape(list(shape))
         self.remember(asker, made)
         return made
+
+    @staticmethod
+    def asked(among):
+        """The classes that the program asks for (`if word == 7`, `np.where(pred.cpu() == 3)`), by its source."""
+        frame = own_frame(sys._getframe())
+        return [c for c in classes_asked(frame.f_code.co_filename) if 0 <= c < among] if frame is not None else []
+
+    def one_class(self, n, among):
+        """All rows choose the class that the program asks for, if it asks for one. In the run with nearly full masks nearly all choose another."""
+        asked = (self.asked(among) or [0])[0]
+        if not self.nearly:
+            return self.torch.full((n,), asked, dtype=self.torch.int64, device="cpu")
+        made = self.torch.full((n,), 0 if asked else among - 1, dtype=self.torch.int64, device="cpu")
+        made[::64] = asked
+        return made
+
+    def last_class(self, among):
+        """The last of all; in one of the runs the first that the program asks for, if no other run has it."""
+        asked = self.asked(among) if self.nearly else ()
+        return next((c for c in asked if 0 < c < among - 1 and c != among // 2), max(among - 1, 0))
 
     def lacks(self, mask):
         """How many places a mask lacks of which nearly all are true: up to one in 64, by its address, so that whoever asks again, or of a copy, is told

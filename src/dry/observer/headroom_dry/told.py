@@ -159,7 +159,7 @@ def _ends(node, state, parents):
                 return []
             if call is not parent and name == "append":
                 return []  # to the list in which it is
-            if name == "append" and isinstance(call.func, ast.Attribute) and not (whole or packed or decides):
+            if name == "append" and isinstance(call.func, ast.Attribute) and not (whole or decides):
                 return [(call.func.value, state)]
             if name not in PASSING or decides:
                 return None
