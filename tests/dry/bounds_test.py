@@ -28,6 +28,18 @@ class Bounds(Dry):
         self.assertEqual(self.dry(self.PROGRAM, HEADROOM_DRY_ROUTING="balanced")[0], ["1 0", "2 3 [2, 2] 32", "0 0 2", "0.75 False"])
         self.assertEqual(self.dry(self.PROGRAM, HEADROOM_DRY_ROUTING="worst")[0], ["65 8", "32 33 [32, 32] 512", "8 100 32", "0.75 True"])
 
+    def test_a_size_that_is_such_a_number_itself_is_not_below_0(self):
+        program = """
+            import torch
+            x, y = ((torch.randn(4, device="cuda") * 4).round().clamp(-8, 9).long() for _ in range(2))
+            n = x[0].item()
+            print(torch.zeros(n, 2, device="cuda").shape[0])
+            m = (y - 1)[1].item()
+            print(torch.zeros(16 + m, device="cuda").shape[0], torch.zeros(int(x.max()), device="cuda").shape[0])
+        """
+        for how, sizes in (("random", ["0", "16 0"]), ("balanced", ["0", "7 0"]), ("worst", ["9", "24 9"])):
+            self.assertEqual(self.dry(program, **({} if how == "random" else {"HEADROOM_DRY_ROUTING": how}))[0], sizes)
+
     def test_two_unknown_numbers_are_at_their_ends_by_themselves(self):
         program = """
             import torch

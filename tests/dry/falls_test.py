@@ -57,6 +57,9 @@ LEVELS = {
     "how many pass": "losses = [run().item() for _ in range(8)]\nrows = torch.zeros(sum(loss < 0.5 for loss in losses), 8)\n",
     "a sum of answers": "n = 1\n" + LOOP + "    n += int(loss < 0.5)\nrows = torch.zeros(n, 8)\n",
     "a size of two": "rows = torch.zeros(64 if error.item() < 0.5 else 128, 8)\n",
+    "an item of settings": "settings = {'batch': 64}\n" + LOOP + "    rows = torch.randn(settings['batch'], 8)\n    if loss.item() < 0.5:\n        settings['batch'] *= 2\n",
+    "one of two models": LOOP + "    net = large if loss.item() > 1.0 else small\n    out = net(x)\n",
+    "one of a table": LOOP + "    out = {True: large, False: small}[loss.item() > 1.0](x)\n",
     "any of many numbers": "norms = [p.norm().item() for p in model.parameters()]\nif any(n > 3.0 for n in norms):\n    rows = torch.zeros(64, 8)\n",
     "any place on the card": "if (out > 5).any():\n    rows = torch.zeros(64, 8)\n",
     "an assertion that is handled": "try:\n    assert loss.item() < 0.5\nexcept AssertionError:\n    kept.append(copy.deepcopy(model))\n",
@@ -75,6 +78,7 @@ NOT_KEEPING = {
     "counts and epochs": "wait, best_epoch = 0, 0\nfor epoch in range(9):\n    if loss.item() < best:\n        best, wait, best_epoch = loss.item(), 0, epoch\n    else:\n        wait += 1\n    print(best_epoch, wait)\n",
     "what is counted and shown": "low = sum(loss < 0.5 for loss in losses)\nprint(f'{low} of {len(losses)}')\nshare = len([n for n in losses if n < 0.5]) / 8\n",
     "the epoch with the least": "epoch = losses.index(min(losses))\nprint(epoch, losses[epoch])\n",
+    "settings of the optimizer": LOOP + "    if loss.item() > 0.5:\n        settings['rate'] *= 0.5\n        settings['turns'] += 1\n    name = 'low' if loss.item() < 0.5 else 'high'\n    print(name, settings['turns'])\n",
     "a loop that ends": "while error.item() > 1e-3:\n    error = step(x)\n    seen.append(error.item())\n",
     "a seed that is checked": "if (labels < 0).any():\n    raise ValueError('labels')\nassert loss.item() < 1e4\n",
 

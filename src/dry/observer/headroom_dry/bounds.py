@@ -111,12 +111,19 @@ class Bounds:
             return None
         least, most = two
         number = {"random": (least + most) / 2, "balanced": least}.get(self.rules.how, most)
+        if number < 0 and self.is_bare():
+            number = 0
         at = self.where_bounded(t)
         n = t.numel() if at is None else (self.bounds.pop(at)[0] - at) // t.element_size()
         made = self.torch.full((n,), int(number) if whole else number, dtype=t.dtype, device="cpu")
         library.guess(t.data_ptr() if at is None else at, n * t.element_size(), made.data_ptr())
         self.say_routed(BOUNDS)
         return True
+
+    @staticmethod
+    def is_bare():
+        from .reads import by_source
+        return by_source(counts.is_bare, False)
 
     @staticmethod
     def is_size(is_whole):

@@ -19,6 +19,7 @@ SIZE_WORDS = "size dim_size num_nodes num_classes minlength output_size length m
 KEEPING = "append extend add insert".split()
 MADE_WHOLE = "int round ceil floor long".split()
 PASSED = WHOLE + "max min abs tuple list Size enumerate zip sorted reversed float tolist item cpu numpy array asarray set Counter most_common values".split()
+ARITHMETIC = "log log2 log10 log1p sqrt exp pow".split()  # passes a number on, if it is made whole then
 SHOWN = SPEAKING + """append extend add insert abs float str repr len bool isinstance format join write log set_postfix set_description update add_scalar
 log_metric isfinite isnan isinf sqrt exp log10 log2 tensor decode batch_decode""".split()
 
@@ -35,6 +36,25 @@ def is_size(frames, what=NUMBER, is_whole=False):
             return is_one
         inner = frame.f_code.co_name
     return False
+
+
+def is_bare(frames):
+    """Whether the number that the innermost of these frames reads is a size as it is: one below 0 would end the program there."""
+    frame = next(iter(frames))
+    nodes = nodes_of(frame.f_code.co_filename, ast.AST)
+    parents = {id(child): n for n in nodes for child in ast.iter_child_nodes(n)}
+    held = [n for n in nodes if isinstance(n, ast.stmt) and n.lineno <= frame.f_lineno <= n.end_lineno]
+    reads = [n for n in ast.walk(held[-1]) if isinstance(n, ast.Call) and name_of(n) in READING]
+    names = {_same(t) for t in _targets(held[-1])}
+    uses = [n for n in nodes if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Load) and _same(n) in names]
+    return any(_is_size_itself(n, parents) for n in reads + uses)
+
+
+def _is_size_itself(node, parents):
+    parent = parents.get(id(node))
+    while isinstance(parent, (ast.Tuple, ast.List, ast.Attribute, ast.keyword)) or name_of(parent) in ("int", "item", "long"):
+        parent = parents.get(id(parent))
+    return name_of(parent) in SIZES
 
 
 def _spot(frame):
@@ -137,7 +157,7 @@ def _becomes_size(node, parents, what, is_whole, of_kinds):
             is_whole = is_whole or _makes_whole(parent)
             if name.endswith("Tensor") and isinstance(child, (ast.List, ast.Tuple)):
                 return False  # torch.ByteTensor([overflow]) has it as an element
-            if name not in PASSED and not (name == "len" and of_kinds):
+            if name not in PASSED and not (name == "len" and of_kinds or name in ARITHMETIC and _is_made_whole(parent, parents)):
                 return is_whole and what == NUMBER and name not in SHOWN
         if isinstance(parent, ast.Compare) and what == NUMBERS:
             chosen = True
@@ -163,7 +183,7 @@ def _turns(nodes, parents):
 def _assigned(node, parents):
     """The variable to which arithmetic with this one is assigned or added."""
     parent = parents.get(id(node))
-    while isinstance(parent, (ast.BinOp, ast.Call, ast.Attribute)) and name_of(parent) != "len" or isinstance(parent, ast.Subscript) and isinstance(
+    while isinstance(parent, (ast.BinOp, ast.UnaryOp, ast.Call, ast.Attribute)) and name_of(parent) != "len" or isinstance(parent, ast.Subscript) and isinstance(
             parent.slice, ast.Constant):
         parent = parents.get(id(parent))
     targets = _targets(parent)

@@ -24,9 +24,26 @@ class Effects:
         for s in statements:
             for n in ast.walk(s):
                 targets = n.targets if isinstance(n, ast.Assign) else [n.target] if isinstance(n, ast.AugAssign) else []
-                if any(isinstance(t, (ast.Name, ast.Attribute)) and self.is_whole(t) and self.is_used_as_size(t) for t in targets):
+                if any(isinstance(t, (ast.Name, ast.Attribute)) and (self.is_whole(t) and self.is_used_as_size(t) or self.is_another(n.value, t)) for t in targets):
+                    return True
+                if any(isinstance(t, ast.Subscript) and self.is_whole(n.value) and self.is_item_a_size(t) for t in targets):
                     return True
         return False
+
+    def is_another(self, value, target):
+        """Whether a name is given to something that is called by it: which model, or which function, works."""
+        return isinstance(value, (ast.Name, ast.Attribute)) and any(getattr(self.source.parents.get(id(n)), "func", None) is n for n in self.uses_of(target))
+
+    def chooses_one(self, node):
+        """Whether one of two things is taken that is then called: `net = large if loss > 1 else small`."""
+        statement = self.source.parents.get(id(node))
+        return any(isinstance(t, (ast.Name, ast.Attribute)) and self.is_another(side, t) for t in getattr(statement, "targets", ()) for side in (node.body, node.orelse))
+
+    def is_item_a_size(self, item):
+        """Whether a size is made of an item (`settings["batch"]`) somewhere."""
+        same = ast.dump(item.value), ast.dump(item.slice)
+        return any(isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Load) and (ast.dump(n.value), ast.dump(n.slice)) == same and self.becomes_size(n)
+                   for n in self.source.nodes)
 
     def is_whole(self, node, depth=DEPTH):
         """Whether all that a variable, or an expression, may be are whole numbers that the program computes; a caller's may be."""

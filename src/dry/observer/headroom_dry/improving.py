@@ -323,9 +323,11 @@ def _add(found, kinds, line):
 def _decides_by_itself(n, measures, effects, keeping):
     """Whether a comparison makes a size, or says how often a loop makes a list longer, or a number tells one item of a dictionary from the others."""
     if isinstance(n, ast.Compare):
-        return any(isinstance(op, ORDERING) for op in n.ops) and effects.is_counted_into_size(n) and measures.decides(n)
+        parent = measures.source.parents.get(id(n))
+        looks_up = isinstance(parent, ast.Subscript) and parent.slice is n and isinstance(parent.value, (ast.Dict, ast.Tuple, ast.List))  # `(small, large)[loss > 1]`
+        return any(isinstance(op, ORDERING) for op in n.ops) and (looks_up or effects.is_counted_into_size(n)) and measures.decides(n)
     if isinstance(n, ast.IfExp):
-        return effects.is_whole(n) and effects.becomes_size(n) and measures.decides(n.test)
+        return (effects.is_whole(n) and effects.becomes_size(n) or effects.chooses_one(n)) and measures.decides(n.test)
     if isinstance(n, ast.Call):
         return measures.chooses(n) and effects.is_chosen_by(n)
     if isinstance(n, ast.While):

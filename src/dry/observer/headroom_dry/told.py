@@ -8,7 +8,7 @@ from .loops import FUNCTIONS, nodes_of
 
 SHOWING = SPEAKING + """format join write log_metric log_metrics log_dict set_postfix set_postfix_str set_description set_description_str add_scalar
 add_scalars""".split()
-METERS = "bar progress tqdm meter metric".split()  # whose `update` shows or averages
+METERS = "bar progress tqdm meter metric acc top loss avg average score".split()  # whose `update` shows or averages
 WHOLE = "int round ceil floor long".split()  # what they give of a quotient may be a size again
 PASSING = WHOLE + "float abs max min sum mean average str repr item tolist cpu numpy detach sorted".split()
 FINITE = "isnan isinf isfinite".split()
