@@ -212,7 +212,7 @@ class Sizes(unittest.TestCase):
         with tempfile.NamedTemporaryFile("w", suffix=".py", delete=False) as f:
             f.write(program)
         self.addCleanup(os.unlink, f.name)
-        x, rows = Look(what, is_whole), [0] * 9
+        x, rows = Look(what, is_whole), [[]] * 9
         exec(compile(program, f.name, "exec"), {"x": x, "rows": rows, "given": lambda *_, **__: rows, "empty": lambda *_: rows, "where": lambda *_: rows, "log": lambda *_: None})
         return x.judged
 
@@ -220,9 +220,10 @@ class Sizes(unittest.TestCase):
         for program in ("n = x.item()\nm = rows[:n]", "m = rows[:x]", "m = rows[1:x]", "for i, n in enumerate(x.tolist()):\n    m = rows[:n]", "m = [rows[:n] for n in x.tolist()]",
                         "a, b = x.item(), 2\nm = empty(a)", "def count():\n    return x.item()\nm = empty(count())", "def count():\n    n = x.item()\n    return n\nn = count()\nm = rows[:n]",
                         "n = int(x.item() * 3)\nm = given(n)", "n = 1; m = rows[:x.item()]; n = 2",
-                        "import math\nv = x.item()\nn = max(1, math.ceil(-math.log2(v)))\nm = empty(n)", "n = list(set(x.tolist()))\nm = empty(len(n))"):
+                        "import math\nv = x.item()\nn = max(1, math.ceil(-math.log2(v)))\nm = empty(n)", "n = list(set(x.tolist()))\nm = empty(len(n))",
+                        "for n in x.tolist():\n    rows[n].append(rows)"):
             self.assertEqual(self.judged(program), [True], program)
-        for program in "n = x.item()\nm = rows[n]", "n = x.item()\nlog(n)", "m = given(x.item())", "if x.item() > 3:\n    m = rows[:2]", "n = x.item(); m = rows[:2]", "import math\nn = math.log2(x.item() + 2)\nm = given(n)", "n = x.tolist()\nm = empty(len(n))":
+        for program in "n = x.item()\nm = rows[n]", "n = x.item()\nlog(n)", "m = given(x.item())", "if x.item() > 3:\n    m = rows[:2]", "n = x.item(); m = rows[:2]", "import math\nn = math.log2(x.item() + 2)\nm = given(n)", "n = x.tolist()\nm = empty(len(n))", "for n in x.tolist():\n    rows[n].append(float(n))":
             self.assertEqual(self.judged(program), [False], program)
         for program in "m = given(round(x.item(), 4))", "n = round(x.item(), 4)\nm = given([n, 2])":
             self.assertEqual(self.judged(program), [False], program)

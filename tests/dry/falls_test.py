@@ -72,6 +72,7 @@ MORE_KEEPING = {
     "a list that is emptied": "old = []\n" + LOOP + "    old.append(copy.deepcopy(model))\n    if loss.item() < least_loss:\n        old.clear()\n",
     "the model with the least": "scores = [run(n).item() for n in nets]\nbest = nets[scores.index(min(scores))]\nout = best(x)\n",
     "the least by a function": "name = min(nets, key=lambda k: nets[k](x).mean().item())\nout = nets[name](x)\n",
+    "an argument of another name": "def low(seen):\n    return seen[-1] < seen[0] * 0.7\nrun, width = [], 64\n" + LOOP + "    run.append(loss.item())\n    if low(run):\n        width *= 2\n    rows = torch.zeros(width, 8)\n",
     "a batch that grows as it gets better": "size, last = 64, 9.0\n" + LOOP + "    now = loss.item()\n    if now < last * 0.95:\n        size = min(2 * size, 4096)\n    last = now\n    rows = x[:size]\n",
 }
 NOT_KEEPING = {

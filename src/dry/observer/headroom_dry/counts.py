@@ -146,7 +146,7 @@ def _becomes_size(node, parents, what, is_whole, of_kinds):
                        or child is not getattr(parent, "func", child) and _is_choosing(parent)
                        or isinstance(parent, ast.comprehension) and any(child is test for test in parent.ifs)):
             return True
-        if isinstance(parent, ast.Subscript) and child is parent.slice and getattr(parents.get(id(parent)), "attr", "") in KEEPING:
+        if isinstance(parent, ast.Subscript) and child is parent.slice and _keeps_more_than_numbers(parents.get(id(parent)), parents):
             return True  # `by_class[c].append(x)`
         if isinstance(parent, ast.Slice) or isinstance(parent, ast.keyword) and parent.arg in SIZE_WORDS:
             return True
@@ -166,6 +166,12 @@ def _becomes_size(node, parents, what, is_whole, of_kinds):
         child, parent = parent, parents.get(id(parent))
     return chosen and isinstance(parent, ast.If) and child is parent.test and any(
         isinstance(n, ast.Continue) or name_of(n) in KEEPING for s in parent.body for n in ast.walk(s))
+
+
+def _keeps_more_than_numbers(method, parents):
+    call = parents.get(id(method))
+    numbers = ("item", "tolist", "cpu", "numpy", "float", "int")
+    return getattr(method, "attr", "") in KEEPING and not all(isinstance(a, ast.Constant) or name_of(a) in numbers for a in getattr(call, "args", ()))
 
 
 def _turns(nodes, parents):

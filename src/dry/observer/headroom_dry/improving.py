@@ -39,6 +39,7 @@ class Source:
         self.nodes, self.first_line, self.compared, self.read = nodes, first_line, compared, read
         self.parents = {id(child): n for n in nodes for child in ast.iter_child_nodes(n)}
         self.functions, self.set_names, self.set_attributes = {}, {}, {}
+        self.calls = None  # by name, once they are asked for
         self.handlers = [n for n in nodes if isinstance(n, ast.ExceptHandler)]
         for n in nodes:
             if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -54,6 +55,14 @@ class Source:
         while node is not None and not isinstance(node, FUNCTIONS):
             node = self.parents.get(id(node))
         return node
+
+    def calls_of(self, name):
+        if self.calls is None:
+            self.calls = {}
+            for n in self.nodes:
+                if isinstance(n, ast.Call):
+                    self.calls.setdefault(name_of(n), []).append(n)
+        return self.calls.get(name, ())
 
     def variable(self, node):
         """The same for each use of one variable, or of attributes of one name."""
@@ -151,7 +160,20 @@ class Measures:
             return False
         if words & MEASURES and not (found and all(type(getattr(value, "value", None)) is str for _, value in found)):
             return True
-        return any(self.is_float(value, depth - 1) for _, value in found)
+        return any(self.is_float(value, depth - 1) for _, value in found) or not found and isinstance(node, ast.Name) and self.is_given_float(node, depth)
+
+    def is_given_float(self, node, depth):
+        """Whether a call in this file gives such a number for an argument of a function."""
+        function = self.source.scope(node)
+        names = [a.arg for a in function.args.args] if isinstance(function, ast.FunctionDef) else []
+        if node.id not in names:
+            return False
+        place = names.index(node.id) - (names[0] in ("self", "cls"))
+        for call in self.source.calls_of(function.name):
+            given = [k.value for k in call.keywords if k.arg == node.id] + call.args[place:place + 1] * (place >= 0)
+            if any(self.is_float(x, depth - 1) for x in given):
+                return True
+        return False
 
     def decides(self, test, depth=DEPTH):
         """Whether a test, or a value that is kept for one, follows from a comparison of numbers of the card."""
