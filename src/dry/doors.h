@@ -47,7 +47,7 @@ uint64_t headroom_dry_reads(void);         /* reads of the card so far */
 uint64_t headroom_dry_unknown_reads(void); /* reads whose values were not known */
 uint64_t headroom_dry_reads_here(void);    /* reads of the calling thread: a change says that an operation read */
 uint64_t headroom_dry_unknown_reads_here(void);
-uint64_t headroom_dry_clock_ns(void);      /* the host's virtual clock: its own time and what it waited for the card */
+uint64_t headroom_dry_clock_ns(void);      /* how far the program would be on a machine with the card: pace.h */
 int headroom_dry_on_device(const void* p); /* the card's index, or −1 */
 
 /* Python's stack at each allocation and read: 0 turns it off, else the most frames that are kept (48 at first). */

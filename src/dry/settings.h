@@ -24,7 +24,7 @@ constexpr const char* hosts_variable = "HEADROOM_DRY_HOSTS";
 // With +falls or +rises behind it, numbers of the card that are read are each smaller, or larger, than the one before.
 constexpr const char* routing_variable = "HEADROOM_DRY_ROUTING";
 
-// When PyTorch's allocator is told that a stream is done with memory of another: by the clock of the card; "at once", or "late", when the program has
+// When PyTorch's allocator is told that a stream is done with memory of another: by the pace of the program; "at once", or "late", when the program has
 // waited for it. So its thread beside NCCL: it looks every 100 ms of the program's pace, every 10 ms, or every 200.
 constexpr const char* events_variable = "HEADROOM_DRY_EVENTS";
 

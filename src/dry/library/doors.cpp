@@ -6,6 +6,7 @@
 
 #include "dry/library/host.h"
 #include "dry/library/memory.h"
+#include "dry/library/pace.h"
 #include "dry/library/python.h"
 #include "dry/library/recorder.h"
 #include "dry/library/torch.h"
@@ -47,7 +48,7 @@ uint64_t headroom_dry_reads(void) { return reads().all; }
 uint64_t headroom_dry_unknown_reads(void) { return reads().unknown; }
 uint64_t headroom_dry_reads_here(void) { return reads_here().all; }
 uint64_t headroom_dry_unknown_reads_here(void) { return reads_here().unknown; }
-uint64_t headroom_dry_clock_ns(void) { return host_ns(); }
+uint64_t headroom_dry_clock_ns(void) { return paced_ns(); }
 int headroom_dry_on_device(const void* p) {
   int device = 0;
   return on_device(p, &device) ? device : -1;

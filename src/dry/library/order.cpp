@@ -94,7 +94,7 @@ When when_asked() {
   static const When asked = [] {
     const char* const told = std::getenv(events_variable);
     const std::string_view word = told ? told : "";
-    return word == "at once" ? When::at_once : word == "late" ? When::late : When::by_the_clock;
+    return word == "at once" ? When::at_once : word == "late" ? When::late : When::by_the_pace;
   }();
   return asked;
 }
@@ -106,10 +106,10 @@ void say_speed_decides() {
   record.add(Mark{record.name("events"), 0, 1});
 }
 
-bool done_for_allocator(const Event& event, bool by_the_clock) {
+bool done_for_allocator(const Event& event, bool by_the_pace) {
   if (order_proves(event)) return true;
   say_speed_decides();
-  return when_asked() == When::at_once || (when_asked() == When::by_the_clock && by_the_clock);
+  return when_asked() == When::at_once || (when_asked() == When::by_the_pace && by_the_pace);
 }
 
 }  // namespace headroom::dry

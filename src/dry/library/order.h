@@ -14,9 +14,9 @@ void order_forgets(const Event&);
 bool order_proves(const Event&);  // that it is done; an event that was never recorded is
 
 // Whether the allocator, which asks, is told that it is done. Says once in the record that the card's speed decides it.
-bool done_for_allocator(const Event&, bool by_the_clock);
+bool done_for_allocator(const Event&, bool by_the_pace);
 
-enum class When : std::uint8_t { by_the_clock, at_once, late };
+enum class When : std::uint8_t { by_the_pace, at_once, late };
 When when_asked();         // by the settings
 void say_speed_decides();  // once in the record
 

@@ -44,6 +44,8 @@ void pace_kernel(std::string_view name) { pace().add(call_of_kernel(name, pace()
 
 void pace_product(std::string_view name) { pace().add(call_of_product(name, pace().rates.host), pace().rates.bare_launch_s); }
 
+void pace_asked() { pace().add(pace().rates.host.block_s, pace().rates.host.block_s); }
+
 void pace_first_use() { pace().add(first_use_s, first_use_s); }
 
 void pace_waited(std::uint64_t until_ns) {

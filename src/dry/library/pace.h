@@ -14,6 +14,7 @@ void pace_block();                     // PyTorch's allocator hands one out
 void pace_called(double HostRate::*);  // a call that gives the card work, or waits
 void pace_kernel(std::string_view name);
 void pace_product(std::string_view name);
+void pace_asked();                         // whether the card has done something
 void pace_first_use();                     // of a kernel, which the card has to load
 void pace_waited(std::uint64_t until_ns);  // the host waited for the card
 

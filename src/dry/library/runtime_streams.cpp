@@ -45,7 +45,11 @@ void event_entry(EventDone done, const Stream& s, const Event& e) {
   Recorder::get().add(headroom::dry::EventEntry{done, std::uint32_t(s.device), s.number, e.number});
 }
 
-bool done(std::uint64_t at_ns) { return at_ns <= host_ns(); }
+// A program that asks again and again goes on by the pace, too.
+bool done(std::uint64_t paced_at_ns) {
+  pace_asked();
+  return paced_at_ns <= paced_ns();
+}
 
 }  // namespace
 
@@ -73,7 +77,7 @@ int cudaStreamGetId(StreamHandle s, unsigned long long* out) {
   *out = stream_of(s).number + 1;
   return ok;
 }
-int cudaStreamQuery(StreamHandle s) { return done(stream_of(s).done_ns) ? ok : not_ready; }
+int cudaStreamQuery(StreamHandle s) { return done(stream_of(s).paced_ns) ? ok : not_ready; }
 int cudaStreamSynchronize(StreamHandle s) {
   settle();
   meet();
@@ -109,7 +113,6 @@ int cudaEventDestroy(void* e) {
 int cudaEventRecord(void* e, StreamHandle s) {
   Event& event = *static_cast<Event*>(e);
   const Stream& stream = stream_of(s);
-  event.at_ns = stream.done_ns.load();
   event.paced_ns = stream.paced_ns.load();
   event.capture = stream.capture.load();
   order_recorded(event, stream);
@@ -120,9 +123,9 @@ int cudaEventRecordWithFlags(void* e, StreamHandle s, unsigned) { return cudaEve
 int cudaEventQuery(void* e) {
   const Event& event = *static_cast<Event*>(e);
   if (is_watchdog()) return done_for_watchdog(event) ? ok : not_ready;
-  const bool by_the_clock = done(event.at_ns);
-  if (!is_allocators(__builtin_return_address(0))) return by_the_clock ? ok : not_ready;
-  return done_for_allocator(event, by_the_clock) ? ok : not_ready;
+  const bool by_the_pace = done(event.paced_ns);
+  if (!is_allocators(__builtin_return_address(0))) return by_the_pace ? ok : not_ready;
+  return done_for_allocator(event, by_the_pace) ? ok : not_ready;
 }
 int cudaEventSynchronize(void* e) {
   settle();
@@ -132,7 +135,7 @@ int cudaEventSynchronize(void* e) {
   return ok;
 }
 int cudaEventElapsedTime(float* ms, void* from, void* to) {
-  const auto a = static_cast<Event*>(from)->at_ns.load(), b = static_cast<Event*>(to)->at_ns.load();
+  const auto a = static_cast<Event*>(from)->paced_ns.load(), b = static_cast<Event*>(to)->paced_ns.load();
   *ms = std::max(float(double(b) - double(a)) * 1e-6f, 1e-4f);
   return ok;
 }
@@ -140,7 +143,6 @@ int cudaEventElapsedTime_v2(float* ms, void* from, void* to) { return cudaEventE
 int cudaStreamWaitEvent(StreamHandle s, void* e, unsigned) {
   const Event& event = *static_cast<Event*>(e);
   Stream& stream = stream_of(s);
-  stream.done_ns = std::max<std::uint64_t>(stream.done_ns, event.at_ns);
   stream.paced_ns = std::max<std::uint64_t>(stream.paced_ns, event.paced_ns);
   order_stream_waits(stream, event);
   event_entry(EventDone::stream_waits, stream, event);

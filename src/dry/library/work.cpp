@@ -39,7 +39,6 @@ Streams& streams() {
   return one;
 }
 
-std::atomic<std::uint64_t> skipped_ns = 0;  // waits of the host that took no time here
 std::atomic<std::uint64_t> given = 0;
 thread_local std::uint32_t launched_into = 0;
 
@@ -51,15 +50,12 @@ void occupy(Stream& stream, double seconds) {
   ++given;
   if (stream.capture) return;
   const auto takes = std::uint64_t((seconds + card().launch_s) * 1e9);
-  stream.done_ns = std::max<std::uint64_t>(stream.done_ns, host_ns()) + takes;
   stream.paced_ns = std::max<std::uint64_t>(stream.paced_ns, paced_ns()) + takes;
 }
 
-void host_waits(WaitsFor what, std::uint32_t number, std::uint64_t until_ns, std::uint64_t until_paced_ns) {
-  const std::uint64_t now = host_ns();
-  if (until_ns > now) skipped_ns += until_ns - now;
+void host_waits(WaitsFor what, std::uint32_t number, std::uint64_t until_ns) {
   host_worked();
-  pace_waited(until_paced_ns);
+  pace_waited(until_ns);
   pace_called(&HostRate::wait_s);
   Recorder::get().add(Wait{what, index_of(device()), number, 0, until_ns});
   let_watchdogs_look();
@@ -68,8 +64,6 @@ void host_waits(WaitsFor what, std::uint32_t number, std::uint64_t until_ns, std
 }  // namespace
 
 std::uint64_t work_given() { return given; }
-
-std::uint64_t host_ns() { return Recorder::get().now_ns() + skipped_ns; }
 
 Stream& stream_of(StreamHandle handle) {
   if (reinterpret_cast<std::uintptr_t>(handle) < 16) return streams().own[std::size_t(std::min(device(), int(streams().own.size()) - 1))];
@@ -96,21 +90,20 @@ Event* make_event() {
   return event;
 }
 
-void host_waits(const Stream& stream) { host_waits(WaitsFor::stream, stream.number, stream.done_ns, stream.paced_ns); }
+void host_waits(const Stream& stream) { host_waits(WaitsFor::stream, stream.number, stream.paced_ns); }
 
-void host_waits(const Event& event) { host_waits(WaitsFor::event, event.number, event.at_ns, event.paced_ns); }
+void host_waits(const Event& event) { host_waits(WaitsFor::event, event.number, event.paced_ns); }
 
 void host_waits_for_device(int device) {
-  std::uint64_t done = 0, paced = 0;
+  std::uint64_t done = 0;
   {
     const std::lock_guard lock(streams().mutex);
     for (const Stream* s : streams().all) {
       if (s->device != device) continue;
-      done = std::max<std::uint64_t>(done, s->done_ns);
-      paced = std::max<std::uint64_t>(paced, s->paced_ns);
+      done = std::max<std::uint64_t>(done, s->paced_ns);
     }
   }
-  host_waits(WaitsFor::device, index_of(device), done, paced);
+  host_waits(WaitsFor::device, index_of(device), done);
 }
 
 KernelName::KernelName(std::string name)

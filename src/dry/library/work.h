@@ -1,8 +1,8 @@
 // The work that a program gives the card: it goes into the record, and a stream's clock goes on. Nothing is computed.
 //
-// Two clocks: the host's is its own time and what it waited for the card; a stream's says when its work would be done, by a roofline. Only
-// their order matters here: an event is done once the host's clock has passed it, so blocks that a second stream used come back as late as
-// they do on a card.
+// Two clocks: the host's is its pace (pace.h), which goes on while it waits for the card; a stream's says when its work would be done, by a roofline. Only
+// their order matters here: an event is done once the pace has passed it, so blocks that a second stream used come back about as late as they do on a
+// card, and at the same call in every run.
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -19,9 +19,9 @@ namespace headroom::dry {
 struct Stream {
   std::uint32_t number = 0;  // 0: the device's own
   int device = 0, priority = 0;
-  std::atomic<std::uint64_t> done_ns = 0, paced_ns = 0;  // when it is done: by this host's clock, and by the pace (pace.h)
-  std::atomic<std::uint32_t> capture = 0;                // the graph that is being captured from it; 0: none
-  std::atomic<bool> asks_all = false;                    // its last launch was tensor.all()
+  std::atomic<std::uint64_t> paced_ns = 0;  // when it is done, by the pace
+  std::atomic<std::uint32_t> capture = 0;   // the graph that is being captured from it; 0: none
+  std::atomic<bool> asks_all = false;       // its last launch was tensor.all()
 };
 Stream& stream_of(StreamHandle);
 Stream* make_stream(int priority);
@@ -30,14 +30,13 @@ std::uint32_t last_stream();  // the stream that the calling thread launched int
 
 struct Event {
   std::uint32_t number = 0;
-  std::atomic<std::uint64_t> at_ns = 0, paced_ns = 0;
+  std::atomic<std::uint64_t> paced_ns = 0;
   std::atomic<std::uint32_t> capture = 0;
 };
 Event* make_event();
 
 std::uint64_t work_given();  // how much the card was given so far that may change its memory
 
-std::uint64_t host_ns();  // the host's clock
 void host_waits(const Stream&);
 void host_waits(const Event&);
 void host_waits_for_device(int device);
