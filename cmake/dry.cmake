@@ -3,7 +3,7 @@
 # reason, and only CUDA's functions and its doors are visible. It is called libcuda.so.1 in its own header, so that
 # whoever asks for the driver by that name gets the library that is loaded already.
 file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/dry/library/*.cpp)
-add_library(headroom_dry SHARED ${sources} ${PROJECT_SOURCE_DIR}/src/dry/rates.cpp)
+add_library(headroom_dry SHARED ${sources} ${PROJECT_SOURCE_DIR}/src/dry/rates.cpp ${PROJECT_SOURCE_DIR}/src/dry/strides.cpp)
 foreach(alone batch_norm dnn host names nvml recorder recurrent values)  # names of their own mean something else in another, or declare every function
   set_source_files_properties(${PROJECT_SOURCE_DIR}/src/dry/library/${alone}.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endforeach()

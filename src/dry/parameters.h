@@ -23,6 +23,23 @@ constexpr Holds holds_of(std::string_view kernel) {
   return Holds::anywhere;
 }
 
+// Elements of a block of `elementwise_kernel<threads, elements of each>`; 0 of another kernel.
+constexpr std::uint32_t block_elements_of(std::string_view kernel) {
+  constexpr std::string_view before = "18elementwise_kernelI";
+  std::size_t at = kernel.find(before);
+  if (at == kernel.npos) return 0;
+  at += before.size();
+  std::uint32_t product = 1;
+  for (int number = 0; number < 2; ++number) {
+    if (kernel.substr(at, 2) != "Li") return 0;
+    std::uint32_t value = 0;
+    for (at += 2; at < kernel.size() && kernel[at] >= '0' && kernel[at] <= '9'; ++at) value = value * 10 + std::uint32_t(kernel[at] - '0');
+    product *= value;
+    ++at;  // its E
+  }
+  return product;
+}
+
 struct ByteRange {
   std::size_t begin = 0, end = 0;
   bool operator==(const ByteRange&) const = default;

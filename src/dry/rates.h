@@ -31,6 +31,15 @@ struct KernelRate {
   double start_s = 0, cached_bytes_per_s = 0, bytes_per_s = 0;
 };
 
+// Kernels that go by elements whose operands lie differently in memory: what an element takes, more where it is converted and for each dimension whose
+// size is divided by; their bytes, the sectors of the second-level cache, and lines that are looked up. All of them hide each other a little.
+struct TouchedRate {
+  double start_s = 0;
+  double element_s = 0, converted_s = 0, dimension_s = 0;
+  double bytes_per_s = 0, sector_bytes_per_s = 0, lines_per_s = 0;
+  double reread_cache_bytes = 0, reread_bytes_per_s = 0;  // where more than that goes by, a sector comes from memory again
+};
+
 // The host: what it takes for each thing that a dry run counts. A call of Python, an operation, a node and a block of memory cost by themselves,
 // whether or not they end in work for the card.
 struct HostRate {
@@ -55,9 +64,11 @@ struct Rates {
   ProductRate half, brain, tf32, single, eight, twice;      // fp16, bf16, tf32, FP32, 8 bits, FP64
   AttentionRate cudnn, flash, efficient, efficient_single;  // PyTorch's memory-efficient kernels, in FP32 too
   KernelRate pointwise, strided, converting, reducing, norm, norm_backward, norm_weights, softmax, lists, joining, other;
-  KernelRate generated, generated_sums;                      // by torch.compile
-  KernelRate single_channels;                                // for convolutions with one channel in each group
-  double strided_per_s = 0, strided_converting_per_s = 0;    // elements that are not neighbours in memory
+  KernelRate generated, generated_sums;                    // by torch.compile
+  KernelRate single_channels;                              // for convolutions with one channel in each group
+  double strided_per_s = 0, strided_converting_per_s = 0;  // elements that are not neighbours in memory, where their strides are not known
+  TouchedRate touched;                                     // where they are
+  double looking_up = 1;  // how much longer than an H200's kernels take that look up a place for each element
   double reducing_block_s = 0, reducing_narrow_block_s = 0;  // of the whole card for a block of a sum: of 512 threads, of fewer
   double reduced_part_s = 0;                                 // for what another block found of a result
   double long_row_bytes = 0, long_row_bytes_per_s = 0;       // for a softmax whose rows are longer than a block holds

@@ -12,7 +12,7 @@
 namespace headroom::dry {
 
 constexpr char record_magic[8] = {'H', 'R', 'D', 'R', 'Y', 'R', 'E', 'C'};
-constexpr std::uint32_t record_version = 3;
+constexpr std::uint32_t record_version = 4;
 
 struct FileHead {
   char magic[8];
@@ -110,12 +110,22 @@ struct Host {  // pinned or managed memory
   std::uint32_t managed, name;
 };
 
+// What a kernel that goes by elements reads and writes, by the strides of its operands (strides.h).
+struct Touched {
+  std::uint64_t elements, dimensions;
+  std::uint64_t bytes;          // of the operands, each element once
+  std::uint64_t block_sectors;  // pieces of 32 bytes that each block of threads asks for, summed
+  std::uint64_t warp_lines;     // pieces of 128 bytes that 32 threads ask for at once, summed
+  std::uint64_t reread_bytes;   // what goes by until a sector is asked for again; 0: nothing
+};
+
 struct Launch {
   static constexpr Kind kind = Kind::launch;
   std::uint32_t device, stream, name, scope;
   std::uint32_t grid[3], block[3];
   std::uint32_t shared_bytes, graph;  // graph: number of the capture that took it, it did not run; 0: it ran
   std::uint64_t reached_bytes;        // from the addresses among its arguments to the ends of their blocks: an upper bound
+  Touched touched;                    // of a kernel that goes by elements in an order of its own; else zeros
 };
 
 struct Kernel {  // once, before its first launch; followed by the bytes of each parameter, u16 each

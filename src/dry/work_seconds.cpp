@@ -129,6 +129,45 @@ double strided_seconds(const Launch& l, std::string_view name, double& bytes, co
   return r.strided.start_s + elements / (has(name, "15gpu_kernel_implI") ? r.strided_converting_per_s : r.strided_per_s);
 }
 
+// The same where the strides are known.
+double touched_seconds(const Touched& t, std::string_view name, const Rates& r) {
+  const TouchedRate& rate = r.touched;
+  const auto elements = double(t.elements), bytes = double(t.bytes), sector_bytes = 32 * double(t.block_sectors);
+  const double each = rate.element_s + (has(name, "15gpu_kernel_implI") ? rate.converted_s : 0) + double(t.dimensions) * rate.dimension_s;
+  double of_memory = bytes > r.cache_bytes ? bytes / rate.bytes_per_s : 0;
+  if (double(t.reread_bytes) > rate.reread_cache_bytes) of_memory = std::max(of_memory, sector_bytes / rate.reread_bytes_per_s);
+  constexpr double overlap = 1.5;  // fitted: how far they hide each other
+  double sum = 0;
+  for (const double s : {elements * each, of_memory, sector_bytes / rate.sector_bytes_per_s, double(t.warp_lines) / rate.lines_per_s})
+    sum += std::pow(s, overlap);
+  return rate.start_s + std::pow(sum, 1 / overlap);
+}
+
+// Kernels that look up a place for each element, or add at it: what a thread takes of the whole card, measured on an H200.
+double looking_up_seconds(const Launch& l, std::string_view name, double bytes, const Rates& r) {
+  struct Thread {
+    std::string_view part, with;
+    double s;
+  };
+  constexpr std::array threads{Thread{"_scatter_gather_elementwise_kernel", "ReduceAdd", 85e-12},  // atomically, eight elements
+                               Thread{"_scatter_gather_elementwise_kernel", "", 33e-12},
+                               Thread{"index_elementwise_kernel", "flip_kernel", 9.3e-12},
+                               Thread{"index_elementwise_kernel", "gpu_index_kernel", 18e-12},
+                               Thread{"reflection_pad2d_out_kernel", "", 5.9e-12},
+                               Thread{"upsample_bilinear2d_nhwc_out_frame", "", 9.2e-12},
+                               Thread{"upsample_nearest2d_nhwc_out_frame", "", 6.4e-12},
+                               Thread{"upsample_nearest2d_out_frame", "", 9.5e-12},
+                               Thread{"max_pool_forward_nchw", "", 13.6e-12},
+                               Thread{"avg_pool2d_out_cuda_frame_nhwc", "", 18.8e-12},
+                               Thread{"avg_pool2d_out_cuda_frame", "", 12.6e-12}};
+  for (const Thread& t : threads)
+    if (has(name, t.part) && has(name, t.with))
+      return r.other.start_s / 2 + blocks_of(l) * l.block[0] * l.block[1] * l.block[2] * t.s * r.looking_up;
+  constexpr double added_s = 3.6e-12;  // of an element that index_add reads, its threads walk
+  if (has(name, "indexFuncLargeIndex")) return bytes / (has(name, "BFloat16") || has(name, "c104Half") ? 2 : 4) * added_s * r.looking_up;
+  return 0;
+}
+
 // Sums. A block of 512 threads has a few short rows, and takes as long as with longer ones. Where several blocks have parts of a result, the last one adds
 // them up, as many at once as its threads go along.
 double reduction_seconds(const Launch& l, std::string_view name, double bytes, const Rates& r) {
@@ -249,8 +288,14 @@ LaunchWork work_of(const Launch& l, std::string_view name, const Rates& r) {
     return attention(has(name, "_f32_") ? r.efficient_single : r.efficient, double(l.grid[0]) * (backward ? columns : rows), dim, true,
                      backward);
   }
+  if (l.touched.elements > 0) {
+    w.bytes = double(l.touched.bytes);
+    w.s = touched_seconds(l.touched, name, r);
+    return w;
+  }
   w.bytes = bytes_of(l, name);
-  const double least = std::max(strided_seconds(l, name, w.bytes, r), reduction_seconds(l, name, w.bytes, r));
+  const double least =
+      std::max({strided_seconds(l, name, w.bytes, r), reduction_seconds(l, name, w.bytes, r), looking_up_seconds(l, name, w.bytes, r)});
   KernelRate rate = rate_of(name, r);
   if (has(name, "SoftMaxForward") && w.bytes > blocks_of(l) * r.long_row_bytes)
     rate.bytes_per_s = std::min(rate.bytes_per_s, r.long_row_bytes_per_s);

@@ -68,8 +68,13 @@ std::optional<dry::Rates> of_card(const Device& device) {
     scale(*k, bytes, units);
   r.long_row_bytes_per_s *= bytes;
   r.strided_per_s *= units;
+  r.looking_up /= units;
   r.reducing_block_s /= units, r.reducing_narrow_block_s /= units;
   r.strided_converting_per_s *= units;
+  dry::TouchedRate& t = r.touched;
+  for (double* s : {&t.element_s, &t.converted_s, &t.dimension_s}) *s /= units;
+  for (double* rate : {&t.bytes_per_s, &t.reread_bytes_per_s}) *rate *= bytes;
+  for (double* rate : {&t.sector_bytes_per_s, &t.lines_per_s}) *rate *= units;
   r.link_bytes_per_s *= ratio(c.link_bytes_per_s, of.link_bytes_per_s, 0.1);
   r.host_bytes_per_s *= ratio(c.host_bytes_per_s, of.host_bytes_per_s, 0.5);
   if (device.units > 0) r.units = device.units;

@@ -18,6 +18,7 @@
 #include "dry/library/values.h"
 #include "dry/library/work.h"
 #include "dry/library/world.h"
+#include "dry/strides.h"
 
 namespace headroom::dry {
 
@@ -36,6 +37,22 @@ struct Registered {
 Registered& registered() {
   static Registered& one = *new Registered;
   return one;
+}
+
+// What a kernel that goes by elements touches: its first parameter is their number, its second has the table. A table comes again and again.
+Touched touched_by(const Function& f, const KernelCode& code, void* const* parameters) {
+  if (f.name.block_elements == 0 || !parameters || code.parameter_bytes.size() < 2) return {};
+  const auto strides = strides_of(parameters[1], code.parameter_bytes[1]);
+  std::int32_t elements = 0;
+  std::memcpy(&elements, parameters[0], sizeof elements);
+  if (!strides || elements <= 0) return {};
+  std::vector<std::uint32_t> key{std::uint32_t(elements), f.name.block_elements};
+  key.insert(key.end(), strides->sizes.begin(), strides->sizes.end());
+  for (const auto& operand : strides->operands) key.insert(key.end(), operand.begin(), operand.end());
+  static thread_local std::map<std::vector<std::uint32_t>, Touched> seen;
+  const auto [at, fresh] = seen.try_emplace(std::move(key));
+  if (fresh) at->second = headroom::dry::touched_by(*strides, std::uint64_t(elements), f.name.block_elements);
+  return at->second;
 }
 
 }  // namespace
@@ -72,7 +89,7 @@ void launch(Function& f, Dim grid, Dim block, std::size_t shared_bytes, StreamHa
     char* const p = *static_cast<char* const*>(parameters[std::countr_zero(left)]);
     if (on_device(p)) forget(p, rest_of_block(p));
   }
-  launched(f.name, grid, block, shared_bytes, stream, bytes);
+  launched(f.name, grid, block, shared_bytes, stream, bytes, touched_by(f, code, parameters));
 }
 
 }  // namespace headroom::dry

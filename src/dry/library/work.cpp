@@ -112,7 +112,8 @@ KernelName::KernelName(std::string name)
       joins(text.find("CatArrayBatchedCopy") != text.npos),
       holds(holds_of(text)),
       lists(lists_of(text)),
-      written(written_by(text)) {}
+      written(written_by(text)),
+      block_elements(block_elements_of(text)) {}
 
 std::uint32_t number_of(KernelName& name) {
   Recorder& record = Recorder::get();
@@ -123,7 +124,8 @@ std::uint32_t number_of(KernelName& name) {
   return number;
 }
 
-void launched(KernelName& name, Dim grid, Dim block, std::size_t shared_bytes, StreamHandle handle, std::uint64_t reached_bytes) {
+void launched(KernelName& name, Dim grid, Dim block, std::size_t shared_bytes, StreamHandle handle, std::uint64_t reached_bytes,
+              const Touched& touched) {
   settle();
   host_worked();
   Stream& stream = stream_of(handle);
@@ -143,7 +145,8 @@ void launched(KernelName& name, Dim grid, Dim block, std::size_t shared_bytes, S
                     .block = {block.x, block.y, block.z},
                     .shared_bytes = std::uint32_t(shared_bytes),
                     .graph = stream.capture,
-                    .reached_bytes = reached_bytes});
+                    .reached_bytes = reached_bytes,
+                    .touched = touched});
 }
 
 namespace {

@@ -13,6 +13,7 @@
 #include "dry/library/public.h"
 #include "dry/parameters.h"
 #include "dry/record.h"
+#include "dry/strides.h"
 
 namespace headroom::dry {
 
@@ -50,11 +51,12 @@ struct KernelName {
   Holds holds;
   Lists lists;
   Written written;
+  std::uint32_t block_elements;  // of a kernel that goes by elements: those of a block; else 0
   std::atomic<std::uint64_t> number = 0;
   std::atomic<bool> used = false;
 };
 std::uint32_t number_of(KernelName&);
-void launched(KernelName&, Dim grid, Dim block, std::size_t shared_bytes, StreamHandle, std::uint64_t reached_bytes);
+void launched(KernelName&, Dim grid, Dim block, std::size_t shared_bytes, StreamHandle, std::uint64_t reached_bytes, const Touched& = {});
 
 struct ProductShape {
   std::int64_t m = 0, n = 0, k = 0, batch = 1;
