@@ -295,7 +295,7 @@ def _places(t: torch.Tensor, cu: Tensor) -> Tuple[torch.Tensor, torch.Tensor]:
     return torch.arange(batch, device=t.device).repeat_interleave(length), torch.arange(length, device=t.device).repeat(batch)
 
 
-def _append(new: _New, q: torch.Tensor, of_q: Tuple[torch.Tensor, torch.Tensor], moves: bool, cache: _Cache, lengths: torch.Tensor) -> WithLse:
+def _append(new: _New, q: torch.Tensor, of_q: Any, moves: bool, cache: _Cache, lengths: torch.Tensor) -> WithLse:
     """Writes what is new behind each sequence; (q, lengths with the new keys). With rotary embeddings k and q are turned first, and moves says whether
     the rows of q stand at positions of their own."""
     if new.k is None or new.v is None:
@@ -356,7 +356,8 @@ def flash_attn_with_kvcache(
     cache = _cache(q, k_cache, v_cache, page_table, cache_batch_idx, cache_leftpad, batch)
     new = _New(k, v, cu_seqlens_k_new, rotary_cos, rotary_sin, rotary_seqlens, flag("rotary_interleaved", rotary_interleaved))
     lengths = _lengths(cache_seqlens, new, cache, batch, q.device)
-    of_q, room = _places(q, cu_seqlens_q), cache.room
+    of_q: Any = _places(q, cu_seqlens_q) if packed or rotary_cos is not None else None  # these alone ask for it
+    room = cache.room
     q, lengths = _append(new, q, of_q, is_causal or window is not None or bool(chunk), cache, lengths)
     if cu_seqlens_q is not None:
         q, qv = (t if t is None else padded(t, cu_seqlens_q, max_seqlen_q) for t in (q, qv))
