@@ -87,7 +87,7 @@ class Computed:
         if self.bare in ASKING:
             values.compare_choices(self.bare, args)
             if results[0].numel() == 1:
-                if self.bare in ORDERING and values.is_count(args[0]):
+                if self.bare in ORDERING and values.is_count(args[0]) and values.twin(args[0])[1] == CHOICE:  # counts of masks have runs of their own
                     values.measure(compared=True)
                 if values.rules.way:
                     values.compare_numbers(args, PLAIN)
