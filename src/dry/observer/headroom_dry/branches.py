@@ -134,6 +134,11 @@ def works_on_any(frame, owner):
     return _known[where]
 
 
+def asks_a_mask(branch):
+    """Whether an `if` asks whether any of a mask is true: how often a loop goes on by that, Rules say."""
+    return any(True for _ in _masks(branch.test))
+
+
 def works_on_its_mask(branch):
     """Whether an `if` asks whether any of a mask is true and works on these places: what Rules take for true says how much that is."""
     return any(_works_on(_listed(branch.body), mask, lambda call: None) for mask in _masks(branch.test))

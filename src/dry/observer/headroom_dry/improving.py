@@ -9,7 +9,7 @@ import os
 import re
 import sys
 
-from .branches import name_of, works_on_its_mask
+from .branches import asks_a_mask, name_of, works_on_its_mask
 from .effects import Effects, branches_of, collects, lists_by
 from .frames import is_own
 from .keeping import Keeping, base_of, leaves
@@ -332,7 +332,7 @@ def first_lines(source, functions, sure, ended_itself, readers=()):
         if test is None or isinstance(n, ast.If) and works_on_its_mask(n) or not measures.decides(test):
             continue
         does = any(keeping.keeps(b) or not sure and (effects.sets_size(b) or effects.empties(b, measures.is_number)) for b in branches)
-        if does or ended_itself and isinstance(n, ast.If) and leaves(n.body):
+        if does or ended_itself and isinstance(n, ast.If) and leaves(n.body) and not asks_a_mask(n):
             _add(found, measures.kinds(test), getattr(n, "lineno", test.lineno) + source.first_line)
     return found
 
