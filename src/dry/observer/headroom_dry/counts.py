@@ -1,9 +1,9 @@
 """Whether a program makes a size of a number that it reads, or chooses by a mask or by numbers that it copies to the host, by its source."""
 import ast
 import functools
-import itertools
 
 from .branches import SPEAKING, name_of
+from .frames import spot_of
 from .loops import FUNCTIONS, nodes_of
 
 WHOLE = "int round ceil floor range sum count_nonzero item long".split()  # what they give may be a size again
@@ -31,7 +31,7 @@ def is_size(frames, what=NUMBER, is_whole=False):
     number, or one that is made whole, may be one in a function to which it is given."""
     inner = None
     for frame, _ in zip(frames, range(CALLERS)):
-        is_one = _is_size_at(frame.f_code.co_filename, frame.f_lineno, what, is_whole, inner, _spot(frame) if inner is None else None)
+        is_one = _is_size_at(frame.f_code.co_filename, frame.f_lineno, what, is_whole, inner, spot_of(frame) if inner is None else None)
         if is_one is not None:
             return is_one
         inner = frame.f_code.co_name
@@ -55,13 +55,6 @@ def _is_size_itself(node, parents):
     while isinstance(parent, (ast.Tuple, ast.List, ast.Attribute, ast.keyword)) or name_of(parent) in ("int", "item", "long"):
         parent = parents.get(id(parent))
     return name_of(parent) in SIZES
-
-
-def _spot(frame):
-    """Where in its file the frame's expression is; None before Python 3.11."""
-    positions = getattr(frame.f_code, "co_positions", None)
-    spot = next(itertools.islice(positions(), frame.f_lasti // 2, None), None) if positions else None
-    return spot if spot and None not in spot else None
 
 
 @functools.lru_cache(maxsize=None)

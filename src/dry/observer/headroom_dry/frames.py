@@ -1,7 +1,12 @@
 """Whose line it is: the frames of the program's own files, among those of PyTorch, of installed packages and of this observer."""
 import functools
+import itertools
+import opcode
+import sys
 
 from . import loops
+
+JUMPS_ARE_PLACED = sys.version_info >= (3, 12)
 
 
 def loop_frame(frame):
@@ -40,3 +45,13 @@ def own_frame(frame, anywhere=False):
                 outside = frame
         frame = frame.f_back
     return outside
+
+
+def spot_of(frame):
+    """Where in its file the frame's expression is: its lines and its columns, first and last. None before Python 3.11, and for the branches of 3.11: it has
+    them at the place of their statement, or of what was compared before them."""
+    code = frame.f_code
+    if not hasattr(code, "co_positions") or not JUMPS_ARE_PLACED and "JUMP" in opcode.opname[code.co_code[frame.f_lasti]]:
+        return None
+    spot = next(itertools.islice(code.co_positions(), frame.f_lasti // 2, None), None)
+    return spot if spot and None not in spot else None

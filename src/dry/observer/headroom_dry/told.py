@@ -1,9 +1,9 @@
 """Whether a program only shows a number that it reads, adds it up or divides by it, as measures of how good a model is, by its source. In doubt it does not."""
 import ast
 import functools
-import itertools
 
 from .branches import SPEAKING, name_of
+from .frames import spot_of
 from .loops import FUNCTIONS, nodes_of
 
 SHOWING = SPEAKING + """format join write log_metric log_metrics log_dict set_postfix set_postfix_str set_description set_description_str add_scalar
@@ -58,11 +58,9 @@ def _is_read(node):
 
 
 def _asking(frame, nodes, inner):
-    """The expression that the frame is at. Before Python 3.11 only its line is known: each of its calls that may read, or that may be of `inner`."""
-    line, spot = frame.f_lineno, None
-    if hasattr(frame.f_code, "co_positions"):
-        spot = next(itertools.islice(frame.f_code.co_positions(), frame.f_lasti // 2, None), None)
-    if spot is not None and None not in spot:  # that of a method begins where its name does, if the call has several lines
+    """The expression that the frame is at. Where only its line is known: each of its calls that may read, or that may be of `inner`."""
+    line, spot = frame.f_lineno, spot_of(frame)
+    if spot:  # that of a method begins where its name does, if the call has several lines
         ends = [n for n in nodes if isinstance(n, ast.expr) and (n.end_lineno, n.end_col_offset) == (spot[1], spot[3])
                 and (n.lineno, n.col_offset) <= (spot[0], spot[2])]
         return [max(ends, key=lambda n: (n.lineno, n.col_offset))] if ends else []
