@@ -1,12 +1,11 @@
 // Times of kernels that look up a place for each element, or add at it, beside an H200's, row by row of the table in bench/results.
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "dry/work_seconds.h"
+#include "tests/dry/recorded.h"
 
 namespace {
 
@@ -14,14 +13,8 @@ using namespace headroom::dry;
 
 // How many numbers share a place decides up to four times as much, and no launch tells it: of atomic additions each row is within a factor of 2.3.
 TEST(LookingUp, TimesAreAnH200s) {
-  std::ifstream in(HEADROOM_SOURCE_DIR "/bench/results/h200_looking_up_2026-11-30.csv");
-  std::string line;
-  std::getline(in, line);
   int all = 0, near = 0;
-  while (std::getline(in, line)) {
-    std::vector<std::string> cells;
-    std::istringstream text(line);
-    for (std::string cell; std::getline(text, cell, ',');) cells.push_back(cell);
+  for (const auto& [line, cells] : recorded("h200_looking_up_2026-11-30.csv")) {
     ASSERT_EQ(cells.size(), 8u) << line;
     Launch l{};
     for (std::size_t d = 0; d < 3; ++d) l.grid[d] = std::uint32_t(std::stoul(cells[2 + d]));

@@ -2,14 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "dry/parameters.h"
 #include "dry/strides.h"
 #include "dry/work_seconds.h"
+#include "tests/dry/recorded.h"
 
 namespace {
 
@@ -67,14 +66,8 @@ TEST(Strides, ABlockOfAKernelHasAsManyElementsAsItsNameSays) {
 }
 
 TEST(Strides, TimesAreAnH200s) {
-  std::ifstream in(HEADROOM_SOURCE_DIR "/bench/results/h200_elementwise_2026-11-30.csv");
-  std::string line;
-  std::getline(in, line);
   int all = 0, near = 0;
-  while (std::getline(in, line)) {
-    std::vector<std::string> cells;
-    std::istringstream text(line);
-    for (std::string cell; std::getline(text, cell, ',');) cells.push_back(cell);
+  for (const auto& [line, cells] : recorded("h200_elementwise_2026-11-30.csv")) {
     ASSERT_EQ(cells.size(), 12u) << line;
     const auto number = [&](std::size_t i) { return std::stoull(cells[i]); };
     Launch l{};
