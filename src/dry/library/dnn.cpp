@@ -1,10 +1,11 @@
 // cuDNN's graphs. PyTorch asks for the workspace of every plan and takes it from its allocator, so the answer has to be cuDNN's own: each call
 // also goes to the program's libcudnn, with the card's description where it wants a device (real_cudnn.h). Handles stay here.
 //
-// A plan of convolutions is made for real, because PyTorch tries configurations until one succeeds. A plan with attention is not: that
-// compiles a kernel (seconds), and its workspace is the configuration's. Where the program's cuDNN does not answer without a device, a search
-// finds one engine with the workspace that attention was seen to take; any other operation is named in the record. The numbers are cuDNN's
-// published enumerations.
+// A plan of convolutions is made for real, because PyTorch tries configurations until one succeeds. A plan is not made where that compiles a
+// kernel (a second): one with attention, and one of a convolution whose engine says so, as those of depthwise ones do. Its workspace is the
+// configuration's. Of 293 such plans of convolutions (cuDNN 9.19 and 9.26, seven cards) each could be made and had that workspace. Where the
+// program's cuDNN does not answer without a device, a search finds one engine with the workspace that attention was seen to take; any other
+// operation is named in the record. The numbers are cuDNN's published enumerations.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -30,6 +31,12 @@ namespace {
 struct Handle {
   StreamHandle stream = nullptr;
 };
+
+// Makes the plan after all: the program asks it for more than its workspace.
+int make_late(Descriptor& plan) {
+  plan.left_unmade = false;
+  return real_cudnn()->finalize(plan.real);
+}
 
 int answer(std::int64_t number, std::int64_t* count, void* to) {
   if (count) *count = 1;
@@ -102,14 +109,16 @@ int cudnnBackendFinalize(Descriptor* d) {
   if (!d->real && d->type == plan && !d->work.convolved.filter.empty())
     d->work.on_card = unasked_workspace(d->work.convolved.shape(), bytes_of_copies(d->work));
   if (!d->real) return ok;
-  if (d->type == plan && d->work.attention) return ok;
+  if (d->type == plan) d->left_unmade = d->work.attention || is_compiled_for_its_shape(*d);
   const int card = d->type == engine_search ? search_card : d->type == engine ? engine_card : d->type == plan ? plan_card : 0;
   if (card != 0) real_cudnn()->set(d->real, card, of_descriptors, 1, &real_cudnn()->card);
-  const int done = real_cudnn()->finalize(d->real);
+  const int done = d->left_unmade ? ok : real_cudnn()->finalize(d->real);
   if (d->type == plan && done == ok) d->work.on_card = workspace_of_plan(*d);
   return done;
 }
 int cudnnBackendGetAttribute(Descriptor* d, int attribute, int type, std::int64_t room, std::int64_t* count, void* to) {
+  if (d->left_unmade && attribute != plan_workspace)
+    if (const int made = make_late(*d); made != ok) return made;
   if (d->real && type == of_descriptors) {  // the caller brings the descriptors that are filled
     std::vector<void*> real;
     for (std::int64_t i = 0; to && i < room; ++i) {
@@ -124,9 +133,9 @@ int cudnnBackendGetAttribute(Descriptor* d, int attribute, int type, std::int64_
       note_listed(*d, std::span(static_cast<Descriptor* const*>(to), std::size_t(std::clamp<std::int64_t>(filled, 0, room))));
     return done;
   }
-  if (d->real && d->type == plan && d->work.attention && attribute == plan_workspace)
-    return real_cudnn()->get(d->one(plan_config)->real, config_workspace, type, room, count, to);
   if (d->type == plan && d->work.on_card && attribute == plan_workspace) return answer(std::int64_t(d->work.on_card->likely), count, to);
+  if (d->left_unmade && attribute == plan_workspace)
+    return real_cudnn()->get(d->one(plan_config)->real, config_workspace, type, room, count, to);
   if (d->real) return real_cudnn()->get(d->real, attribute, type, room, count, to);
   std::int64_t none;
   std::int64_t& n = count ? *count : none;

@@ -61,6 +61,7 @@ struct Descriptor : std::enable_shared_from_this<Descriptor> {
   std::map<int, Value> values;
   Work work;
   void* real = nullptr;              // in the program's libcudnn; null: it is answered from here
+  bool left_unmade = false;          // a plan that is not made there: making it would compile a kernel
   std::shared_ptr<Descriptor> self;  // until the program destroys it
 
   template <class T>

@@ -58,6 +58,7 @@ enum Attribute {
   engine_graph = 1300,
   engine_index = 1301,
   engine_notes = 1303,
+  engine_behaviors = 1305,
   engine_card = 1307,
   pointwise_mode = 0,
   pointwise_of = 750,
@@ -71,7 +72,7 @@ enum Attribute {
 
 enum Knob { knob_tile_size = 2, knob_tile_k = 13, knob_workspace = 25, knob_cluster_m = 27, knob_cluster_n = 28 };
 
-constexpr int of_handles = 0, of_sizes = 3, of_knobs = 9, of_notes = 11, of_descriptors = 15;
+constexpr int of_handles = 0, of_sizes = 3, of_knobs = 9, of_notes = 11, of_descriptors = 15, of_behaviors = 19;
 constexpr std::size_t bytes_of(int attribute_type) {
   switch (attribute_type) {
     case 0:

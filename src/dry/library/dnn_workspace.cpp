@@ -34,14 +34,19 @@ class RealDescriptor {
   void* at = nullptr;
 };
 
+// Whether a note is among those that cuDNN has on an engine.
+bool has_note(void* engine, int notes_of, int type, int note) {
+  std::int64_t count = 0;
+  std::array<int, 16> notes{};
+  if (real_cudnn()->get(engine, notes_of, type, std::int64_t(notes.size()), &count, notes.data()) != ok) return false;
+  const auto end = notes.begin() + std::clamp<std::int64_t>(count, 0, std::int64_t(notes.size()));
+  return std::find(notes.begin(), end, note) != end;
+}
+
 // Whether an engine multiplies in tensor cores. In FP32 it does unless the program has not allowed tf32.
 bool by_tensor_cores(void* engine) {
   constexpr int note_of_tensor_cores = 0;
-  std::int64_t count = 0;
-  std::array<int, 16> notes{};
-  if (real_cudnn()->get(engine, engine_notes, of_notes, std::int64_t(notes.size()), &count, notes.data()) != ok) return false;
-  const auto end = notes.begin() + std::clamp<std::int64_t>(count, 0, std::int64_t(notes.size()));
-  return std::find(notes.begin(), end, note_of_tensor_cores) != end;
+  return has_note(engine, engine_notes, of_notes, note_of_tensor_cores);
 }
 
 EngineChoice choice_of(void* config, void* engine) {
@@ -92,12 +97,21 @@ std::uint64_t bytes_of_copies(const Work& w) {
   return copies;
 }
 
+bool is_compiled_for_its_shape(const Descriptor& made) {
+  constexpr int note_of_compilation = 0;
+  const Descriptor* const config = made.one(plan_config);
+  if (made.work.convolved.filter.empty() || !config) return false;
+  const EngineOf engine_of(config->real);
+  return engine_of && has_note(engine_of.at(), engine_behaviors, of_behaviors, note_of_compilation);
+}
+
 std::optional<WorkspaceRange> workspace_of_plan(Descriptor& made) {
   Work& w = made.work;
-  const auto said = told<std::int64_t>(made.real, plan_workspace, of_sizes);
+  void* const config = made.one(plan_config)->real;
+  const auto said =
+      made.left_unmade ? told<std::int64_t>(config, config_workspace, of_sizes) : told<std::int64_t>(made.real, plan_workspace, of_sizes);
   if (w.convolved.filter.empty() || !said || *said < 0) return std::nullopt;
   const ConvolutionShape shape = w.convolved.shape();
-  void* const config = made.one(plan_config)->real;
   const EngineOf engine_of(config);
   const bool known = cards_were_asked() && engine_of;
   if (!w.tries || !torch_tries_convolutions()) {

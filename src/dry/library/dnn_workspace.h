@@ -9,8 +9,9 @@
 
 namespace headroom::dry::dnn {
 
-std::uint64_t bytes_of_copies(const Work&);                         // of the tensors that kernels of tensor cores need turned
-std::optional<WorkspaceRange> workspace_of_plan(Descriptor& plan);  // null: it is no convolution's, or libcudnn says nothing
+std::uint64_t bytes_of_copies(const Work&);              // of the tensors that kernels of tensor cores need turned
+bool is_compiled_for_its_shape(const Descriptor& plan);  // a convolution's, whose engine has a kernel compiled where the plan is made
+std::optional<WorkspaceRange> workspace_of_plan(Descriptor& plan);                 // null: it is no convolution's, or libcudnn says nothing
 void note_listed(const Descriptor& search, std::span<Descriptor* const> entries);  // what PyTorch is told of a list, the best first
 
 }  // namespace headroom::dry::dnn
