@@ -185,6 +185,20 @@ class Weights(Dry):
         """)
         self.assertEqual(lines, ["True"])
 
+    def test_hooks_of_saved_tensors_copy_within_an_operation(self):
+        lines, _ = self.dry(MODEL + textwrap.dedent("""
+            def small(x):
+                return (x.to(torch.float16), x.dtype) if x.dtype is torch.float32 else (x, x.dtype)
+            net = nn.Sequential(nn.Linear(1200, 1000), nn.Linear(1000, 1200)).cuda()
+            head = nn.Linear(1200, 1000).cuda()
+            for step in range(3):
+                with torch.autograd.graph.saved_tensors_hooks(small, lambda kept: kept[0].to(kept[1])):
+                    loss = head(net(torch.randn(64, 1200, device="cuda"))).sum()
+                loss.backward()
+                print(step, net[0].weight.grad.shape)
+        """))
+        self.assertEqual(lines, [f"{step} torch.Size([1000, 1200])" for step in range(3)])
+
     def test_a_teacher_on_the_cpu_beside_a_student_on_the_card(self):
         program = """
             teacher, student, late = nn.Linear(1200, 1000), nn.Linear(1200, 1000), nn.Linear(1200, 1000)

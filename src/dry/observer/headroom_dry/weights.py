@@ -341,11 +341,15 @@ class Weights:
         for of in (self.undrawn, self.parameters):
             for at in [at for at, x in of.items() if (x.storage if type(x) is Undrawn else x).expired()]:
                 del of[at]
-        if not self.undrawn and not self.running:
+        if not self.undrawn and not self.running and not self.may_be_within_an_operation():
             self.quiet += 1
             if self.quiet > self.taken_away:  # a program that moves one layer after another would have them registered for each
                 self.quiet, self.taken_away = 0, self.taken_away + 1
                 self.no_longer_look_at_products()
+
+    def may_be_within_an_operation(self):
+        """Hooks of saved tensors are called by an operation's own gradients, which then ask for the kernels that there were when it began."""
+        return self.torch._C._autograd._top_saved_tensors_default_hooks(False) is not None
 
     def no_longer_look_at_products(self):
         for kernels in self.while_undrawn.values():
