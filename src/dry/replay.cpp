@@ -141,7 +141,8 @@ class CachingAllocator {
       free.erase(best);
     } else {
       bytes = is_small ? small_segment : size < own_segment ? large_segment : (size + small_segment - 1) / small_segment * small_segment;
-      collect_garbage();
+      if (!std::exchange(gave_, false)) collect_garbage();
+      if (limit_ != 0 && reserved_ + bytes > limit_ && !is_small) give_unsplit(stream, size);
       if (limit_ != 0 && reserved_ + bytes > limit_) empty_cache();
       if (limit_ != 0 && reserved_ + bytes > limit_) {
         ran_out = true;
@@ -212,6 +213,14 @@ class CachingAllocator {
     }
   }
 
+  // A segment that the run gave back. Whether it is one, and free.
+  bool give_segment(std::uint64_t at, std::uint64_t bytes) {
+    const auto block = blocks_.find(at);
+    if (block == blocks_.end() || block->second.taken || block->second.bytes != bytes || !is_whole_segment(block)) return false;
+    give_to_driver(block);
+    return gave_ = true;
+  }
+
   bool collects() const { return rules_.set.collects_above != 0 && reserved_ > rules_.set.collects_above; }
 
   // What was needed since the last step ended.
@@ -246,6 +255,22 @@ class CachingAllocator {
     blocks_.erase(block);
   }
 
+  // Where blocks of a size are not split, memory is first sought in these: the smallest that is large enough goes back, or the largest until enough has.
+  void give_unsplit(std::uint32_t stream, std::uint64_t size) {
+    const std::uint64_t least = rules_.set.max_split, wanted = std::max(size, least);
+    if (least == 0) return;
+    const auto at = free_[0].lower_bound({stream, wanted, 0, 0});
+    if (at != free_[0].end() && std::get<0>(*at) == stream) return give_to_driver(blocks_.find(std::get<3>(*at)));
+    for (std::uint64_t gone = 0; gone < wanted;) {
+      const auto after = free_[0].lower_bound({stream, wanted, 0, 0});
+      if (after == free_[0].begin()) return;
+      const auto& [of, bytes, age, largest] = *std::prev(after);
+      if (of != stream || bytes < least) return;
+      gone += bytes;
+      give_to_driver(blocks_.find(largest));
+    }
+  }
+
   // Above the threshold large segments without any block go back, those first that more requests than the mean have passed by, until enough has.
   void collect_garbage() {
     if (!collects()) return;
@@ -276,6 +301,7 @@ class CachingAllocator {
   Free free_[2];
   std::uint64_t looks_[2] = {0, 0};  // requests for large blocks and for small ones
   Needs step_;
+  bool gave_ = false;  // what the run did, for the next segment
   std::uint64_t limit_, allocated_ = 0, reserved_ = 0, made_so_far_ = 0;
   Rules rules_;
 };
@@ -296,6 +322,13 @@ std::uint64_t segment_after(std::span<const Request> requests, std::size_t i) {
 // Whether PyTorch gave segments back because it was out of memory, which another layout may not be, and not because the program emptied its cache before
 // its next request. `reserved`: before it did. What the driver takes itself is not in `limit`.
 bool was_full(std::uint64_t reserved, std::uint64_t next, std::uint64_t limit) { return next != 0 && reserved + next > limit - limit / 64; }
+
+// The segments that were given back from here on.
+bool give_as_the_run(CachingAllocator& allocator, std::span<const Request> requests, std::size_t i) {
+  for (; i < requests.size() && requests[i].what == std::uint32_t(RequestIs::segment_free); ++i)
+    if (!allocator.give_segment(requests[i].address, requests[i].bytes)) return false;
+  return true;
+}
 
 // The streams of the segments that were given back from here on.
 std::vector<std::uint32_t> streams_that_gave(std::span<const Request> requests, std::size_t i) {
@@ -341,8 +374,10 @@ std::optional<Played> played(std::span<const Request> requests, std::span<const 
     const auto is = static_cast<RequestIs>(r.what);
     if (is == RequestIs::segment_free && !std::exchange(emptied, true)) {
       const std::uint64_t next = segment_after(requests, i);  // where they have to, the rules do it
-      const bool by_itself = allocator.collects() ? next != 0 : !own && limit != 0 && was_full(reserved, next, limit);
+      const bool full = limit != 0 && was_full(reserved, next, limit);
+      const bool by_itself = allocator.collects() ? next != 0 : full;
       if (!by_itself) allocator.empty_cache(streams_that_gave(requests, i));
+      if (by_itself && full && own && !give_as_the_run(allocator, requests, i)) return std::nullopt;
     }
     if (is != RequestIs::segment_free) emptied = false;
     switch (is) {

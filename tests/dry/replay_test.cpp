@@ -102,6 +102,37 @@ TEST(Replay, BlocksAboveTheLargestThatIsSplitStayWhole) {
   EXPECT_FALSE(spread_of(run.requests));
 }
 
+// max_split_size_mb:64 where memory runs out: the smallest unsplit block that is large enough goes back, or the largest until enough has; others stay.
+TEST(Replay, UnsplitBlocksGoBackFirstWhereMemoryRunsOut) {
+  constexpr std::uint64_t d = 4096 * mib, e = 5120 * mib, f = 6144 * mib, g = 7168 * mib;
+  History run;
+  run.segment(e, 12 * mib).take(e, 12 * mib).segment(f, 12 * mib).take(f, 12 * mib).give(e).give(f).take(e, 12 * mib);  // one of two
+  run.segment(a, 100 * mib)
+      .take(a, 100 * mib)
+      .segment(b, 70 * mib)
+      .take(b, 70 * mib)
+      .segment(c, 20 * mib)
+      .take(c, 20 * mib)
+      .give(a)
+      .give(b);
+  run.add(RequestIs::segment_free, a, 100 * mib).segment(d, 76 * mib).take(d, 76 * mib);
+  run.take(b, 70 * mib).segment(g, 36 * mib).take(g, 36 * mib);
+  const auto spread = spread_of(run.requests, 230 * mib, {}, {}, {.max_split = 64 * mib});
+  ASSERT_TRUE(spread);
+  EXPECT_EQ(spread->run.reserved, 226 * mib);
+  EXPECT_GT(spread->layouts, 1);
+  EXPECT_EQ(spread->low.reserved, 226 * mib);
+  EXPECT_EQ(spread->high.reserved, 226 * mib);
+  EXPECT_EQ(spread->ran_out, 0);
+  run.give(d).give(b).add(RequestIs::segment_free, d, 76 * mib).add(RequestIs::segment_free, b, 70 * mib);
+  run.segment(a, 130 * mib).take(a, 130 * mib).take(f, 12 * mib);
+  const auto both = spread_of(run.requests, 230 * mib, {}, {}, {.max_split = 64 * mib});
+  ASSERT_TRUE(both);
+  EXPECT_EQ(both->run.reserved, 226 * mib);
+  EXPECT_EQ(both->high.reserved, 226 * mib);
+  EXPECT_EQ(both->ran_out, 0);
+}
+
 // garbage_collection_threshold: above 90 MiB the large segments that are free for as long as the mean, or longer, go back before another is taken.
 TEST(Replay, SegmentsGoBackAboveAThreshold) {
   constexpr std::uint64_t d = 4096 * mib;
