@@ -19,8 +19,10 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <mutex>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -38,19 +40,47 @@ namespace {
 constexpr auto between_looks = std::chrono::milliseconds(50), a_moment = std::chrono::milliseconds(10);
 constexpr auto patience = std::chrono::seconds(10);  // with a program that was asked to end
 
-std::atomic<int> launched_child = 0, launched_asked = 0;  // a handler runs in whichever thread its signal reached
-static_assert(std::atomic<int>::is_always_lock_free);     // others are not safe in a handler
+// A handler runs in whichever thread its signal reached.
+std::array<std::atomic<int>, most_launched> launched_children{};  // 0: free
+std::atomic<int> launched_asked = 0;
+static_assert(std::atomic<int>::is_always_lock_free);  // others are not safe in a handler
 
 extern "C" void hand_on(int signal, siginfo_t* about, void*) {
   const int before = errno;  // the errno of the call that the signal met
   launched_asked = signal;
-  if (launched_child > 0 && about->si_code <= 0) kill(pid_t(launched_child), signal);  // from a program, not from the kernel
+  for (const std::atomic<int>& child : launched_children)
+    if (const int pid = child; pid > 0 && about->si_code <= 0) kill(pid_t(pid), signal);  // from a program, not from the kernel
   errno = before;
 }
 
+// A started program's place among those that signals are handed on to.
+class Child {
+ public:
+  explicit Child(pid_t number) : pid(number) {
+    for (std::atomic<int>& one : launched_children)
+      if (int free = 0; one.compare_exchange_strong(free, number)) {
+        place_ = &one;
+        return;
+      }
+  }
+  ~Child() { has_ended(); }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  void has_ended() {
+    if (place_) *std::exchange(place_, nullptr) = 0;
+  }
+  const pid_t pid;
+
+ private:
+  std::atomic<int>* place_ = nullptr;
+};
+
+// While it lives, signals are handed on. Several live at once where several programs run: the first installs the handlers, the last takes them away.
 class HandedOn {
  public:
   HandedOn() {
+    const std::lock_guard lock(mutex_);
+    if (living_++ > 0) return;
     launched_asked = 0;
     struct sigaction action {};
     sigemptyset(&action.sa_mask);
@@ -63,15 +93,23 @@ class HandedOn {
     if (const int earlier = interrupting_signal()) launched_asked = earlier;  // it came before these handlers were there
   }
   ~HandedOn() {
+    const std::lock_guard lock(mutex_);
+    if (--living_ > 0) return;
     for (std::size_t i = 0; i < all.size(); ++i) sigaction(all[i], &before_[i], nullptr);
   }
   HandedOn(const HandedOn&) = delete;
   HandedOn& operator=(const HandedOn&) = delete;
+  static bool none_is_left() {
+    const std::lock_guard lock(mutex_);
+    return living_ == 0;
+  }
 
   static constexpr std::array all{SIGINT, SIGQUIT, SIGTERM, SIGHUP};
 
  private:
-  std::array<struct sigaction, all.size()> before_{};
+  static inline std::mutex mutex_;
+  static inline int living_ = 0;
+  static inline std::array<struct sigaction, all.size()> before_{};
 };
 
 class Blocked {  // until the child's number is known
@@ -112,7 +150,7 @@ struct Pipe {  // carries the program's output
   Descriptor read, write;
 };
 
-pid_t started(const Launch& l, char** arguments, char** environment, const Pipe& pipe) {
+Child started(const Launch& l, char** arguments, char** environment, const Pipe& pipe) {
   const Blocked blocked;
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
@@ -132,8 +170,7 @@ pid_t started(const Launch& l, char** arguments, char** environment, const Pipe&
   posix_spawnattr_destroy(&attributes);
   check(failed == 0, Code::bad_argument, "{}: '{}' cannot be started: {}", l.who, arguments[0],
         failed ? why_not_started(l.command, failed, l.advice) : "");
-  launched_child = child;
-  return child;
+  return Child(child);
 }
 
 bool same_name(std::string_view setting, std::string_view variable) {
@@ -194,26 +231,26 @@ Ended watched_to_its_end(const Launch& l) {
   const HandedOn handed_on;
   const auto start = Clock::now();
   Pipe pipe(bool(l.output));
-  const pid_t child = started(l, arguments.data(), environment.data(), pipe);
+  Child child = started(l, arguments.data(), environment.data(), pipe);
   pipe.write = {};
-  if (launched_asked) kill(child, launched_asked);  // a signal from before the child began is for the child, too
+  if (launched_asked) kill(child.pid, launched_asked);  // a signal from before the child began is for the child, too
   int status = 0;
   rusage used{};
   std::optional<Clock::time_point> asked_to_end;
   for (;;) {
-    const pid_t ended = wait4(child, &status, l.watch || l.output ? WNOHANG : 0, &used);
-    if (ended == child || (ended < 0 && errno != EINTR)) break;
+    const pid_t ended = wait4(child.pid, &status, l.watch || l.output ? WNOHANG : 0, &used);
+    if (ended == child.pid || (ended < 0 && errno != EINTR)) break;
     if (!l.watch && !l.output) continue;
     const Launch::Next next = l.watch ? l.watch() : Launch::Next::go_on;
     if (!asked_to_end && (launched_asked || next != Launch::Next::go_on)) {
       asked_to_end = Clock::now();
-      if (next == Launch::Next::end) kill(child, SIGTERM);
+      if (next == Launch::Next::end) kill(child.pid, SIGTERM);
     }
-    if (asked_to_end && (next == Launch::Next::kill || Clock::now() > *asked_to_end + patience)) kill(child, SIGKILL);
+    if (asked_to_end && (next == Launch::Next::kill || Clock::now() > *asked_to_end + patience)) kill(child.pid, SIGKILL);
     if (!pipe.read || !pipe.hand_to(l.output, between_looks)) std::this_thread::sleep_for(a_moment);
   }
   while (pipe.read && pipe.hand_to(l.output, {})) {}
-  launched_child = 0;
+  child.has_ended();
   Ended e;
   e.wall_s = std::chrono::duration<double>(Clock::now() - start).count();
   e.exit_code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
@@ -228,7 +265,7 @@ Ended watched_to_its_end(const Launch& l) {
 
 Ended launch(const Launch& l) {
   Ended e = watched_to_its_end(l);
-  if (e.asked && l.stops_us && !interrupted()) std::raise(launched_asked);
+  if (e.asked && l.stops_us && !interrupted() && HandedOn::none_is_left()) std::raise(launched_asked);
   return e;
 }
 

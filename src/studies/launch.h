@@ -36,6 +36,7 @@ struct Ended {
   int left_over = 0;                 // processes that were killed
 };
 
+constexpr int most_launched = 16;  // programs that several threads may have running at once
 Ended launch(const Launch&);
 
 // A command as it is meant: train.py is run by python3, unless it names the way to a file that may be executed.

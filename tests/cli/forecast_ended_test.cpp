@@ -33,19 +33,6 @@ TEST_F(Forecast, WhatRemovesThingsForAnotherProcessHasTimeToDoIt) {
   EXPECT_TRUE(fs::exists(done));
 }
 
-// Processes whose environment names the folder.
-int processes_of(const fs::path& folder) {
-  int count = 0;
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator("/proc", ignored)) {
-    std::ifstream in(entry.path() / "environ", std::ios::binary);
-    std::stringstream text;
-    text << in.rdbuf();
-    count += text.str().find("HEADROOM_DRY_FOLDER=" + folder.string()) != std::string::npos;
-  }
-  return count;
-}
-
 TEST_F(Forecast, AKilledOneTakesItsProgramAndItsFolderAlong) {
   const fs::path tmp = folder_ / "tmp";
   fs::create_directory(tmp);

@@ -19,5 +19,18 @@ class Forecast : public Program {
   }
 };
 
+// Processes whose environment names the folder.
+inline int processes_of(const fs::path& folder) {
+  int count = 0;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator("/proc", ignored)) {
+    std::ifstream in(entry.path() / "environ", std::ios::binary);
+    std::stringstream text;
+    text << in.rdbuf();
+    count += text.str().find("HEADROOM_DRY_FOLDER=" + folder.string()) != std::string::npos;
+  }
+  return count;
+}
+
 }  // namespace headroom
 #endif

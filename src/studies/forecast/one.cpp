@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "dry/settings.h"
 #include "gpu/architecture.h"
+#include "studies/forecast/beside.h"
 #include "studies/forecast/forecast.h"
 #include "studies/forecast/run.h"
 #include "studies/forecast/verdict.h"
@@ -189,28 +190,57 @@ struct Another {
   bool instead = false;  // it is made only where the one before it failed, in whose place it is
 };
 
+// A program as it ran, and how many more of its runs may go on at once.
+struct AsItRan {
+  DryRunAsked asked;
+  int at_once = 1;
+
+  DryRunAsked with(const char* variable, const std::string& value) const {
+    DryRunAsked other = asked;
+    other.settings.push_back(fmt::format("{}={}", variable, value));
+    other.output = [](std::string_view) {};
+    return other;
+  }
+};
+
+// Runs it, once more without a limit where it runs out.
+DryRun run_other(const DryRunAsked& asked) {
+  DryRun run = run_dry(asked);
+  if (run.ended_well() || run.ended.asked || !run.ran_out() || asked.dry.card.unlimited != 0) return run;
+  DryRunAsked again = asked;
+  again.dry.card.unlimited = unlimited_from(run);
+  return run_dry(again);
+}
+
+// The runs of each value that are surely made, as far as they can be made side by side.
+std::vector<std::optional<DryRun>> made_side_by_side(const AsItRan& program, const char* variable, std::span<const Another> others,
+                                                     const Host& host) {
+  std::vector<DryRunAsked> asked;
+  for (const Another& other : others)
+    if (!other.instead) asked.push_back(program.with(variable, other.value));
+  auto made = run_side_by_side(asked, program.at_once, host.stop, run_other);
+  for (std::size_t i = 0; i < others.size(); ++i)
+    if (others[i].instead) made.insert(made.begin() + std::ptrdiff_t(i), std::nullopt);
+  return made;
+}
+
 // Runs the program again with each value of a variable, and takes these runs into the need; those that were made are added to `done`.
-void add_runs(Told& t, const DryRunAsked& as_it_ran, const char* variable, std::span<const Another> others, const char* what,
-              const Host& host, std::vector<OtherRun>& done) {
+void add_runs(Told& t, const AsItRan& program, const char* variable, std::span<const Another> others, const char* what, const Host& host,
+              std::vector<OtherRun>& done) {
   if (!t.runs) {
     t.runs = Runs{.least_bytes = least_of(t), .low_bytes = t.row.low_bytes.value_or(t.row.needed_bytes), .high_bytes = t.row.high_bytes};
     std::tie(t.runs->allocated_low_bytes, t.runs->allocated_high_bytes) = allocated_range(t.accounts.front());
   }
   std::vector<std::size_t> open;  // the runs of `done` whose failure leaves no upper end
-  for (const auto& [value, said, stands, instead] : others) {
+  auto made = made_side_by_side(program, variable, others, host);
+  for (std::size_t i = 0; i < others.size(); ++i) {
+    const auto& [value, said, stands, instead] = others[i];
     if (instead && (done.empty() || done.back().failed.empty())) continue;
-    if (t.stop(host.stop(), what)) {
+    if (!made[i] && t.stop(host.stop(), what)) {
       t.runs->high_bytes.reset();
       break;
     }
-    DryRunAsked asked = as_it_ran;
-    asked.settings.push_back(fmt::format("{}={}", variable, value));
-    asked.output = [](std::string_view) {};
-    DryRun run = run_dry(asked);
-    if (!run.ended_well() && !run.ended.asked && run.ran_out() && asked.dry.card.unlimited == 0) {
-      asked.dry.card.unlimited = unlimited_from(run);
-      run = run_dry(asked);
-    }
+    const DryRun run = made[i] ? std::move(*made[i]) : run_other(program.with(variable, value));
     if (t.stop(run.ended.asked, what)) {
       t.runs->high_bytes.reset();
       continue;
@@ -226,7 +256,7 @@ void add_runs(Told& t, const DryRunAsked& as_it_ran, const char* variable, std::
     if (well) {
       take_in(t, run);
       if (!stands) continue;
-      for (const std::size_t i : open) done[i].bounds = true;
+      for (const std::size_t one : open) done[one].bounds = true;
       open.clear();
       continue;
     }
@@ -244,7 +274,7 @@ void add_runs(Told& t, const DryRunAsked& as_it_ran, const char* variable, std::
 // all, has no such end, and keeps its others; where all is true it fails on a card too, and nearly all of it is the end. Of values that all differ, the
 // other run has all the same. Numbers that a branch compares fall in one run and rise in the next: so that each is the best until then, or none. Numbers that
 // are held against a threshold are above it in one run, and below it in another. Where a program takes such a number for a share (`log(1 - p)`) it is one.
-void add_routing(Told& t, const DryRunAsked& as_it_ran, const Host& host) {
+void add_routing(Told& t, const AsItRan& program, const Host& host) {
   constexpr std::array values{"random", "balanced", "worst", "nearly"}, ways{"", "+falls", "+rises", "+falls"};
   const auto has = [&](Guessed one) { return std::ranges::find(t.routing, one, &Routing::guessed) != t.routing.end(); };
   const bool fall = has(Guessed::falls), level = has(Guessed::levels);
@@ -272,15 +302,15 @@ void add_routing(Told& t, const DryRunAsked& as_it_ran, const Host& host) {
                                               {"random+little", "with 0.000001 and less for each such number", true}})
       others.push_back({value, {.how = how}, false, instead});
   const std::string what = fmt::format("the runs with {}", words_of(t.routing.front().guessed).others);
-  add_runs(t, as_it_ran, dry::routing_variable, others, what.c_str(), host, t.guess_runs);
+  add_runs(t, program, dry::routing_variable, others, what.c_str(), host, t.guess_runs);
 }
 
 // PyTorch's allocator gives memory back that a second stream used once that stream is done with it. By the clock it was done sooner or later; of a
 // faster card at once, and of any card when the program has waited for it. So with what PyTorch holds for collectives until it has looked.
-void add_late(Told& t, const DryRunAsked& as_it_ran, const Host& host) {
+void add_late(Told& t, const AsItRan& program, const Host& host) {
   const std::array<Another, 2> others{
       {{"at once", {"with streams that end at once", "", false}}, {"late", {"with streams that end late", "", false}}}};
-  add_runs(t, as_it_ran, dry::events_variable, others, "the runs in which streams end early and late", host, t.late_runs);
+  add_runs(t, program, dry::events_variable, others, "the runs in which streams end early and late", host, t.late_runs);
 }
 
 // The run that says what a program needs which does not fit. What the first run has shown stays known, whatever becomes of this one.
@@ -352,12 +382,12 @@ Told forecast_one(const Forecast& a, const std::vector<std::string>& program, co
   if (auto routing = routing_of(t.processes); !routing.empty() && !t.stopped && run.ended_well() && !std::getenv(dry::routing_variable)) {
     t.routing = std::move(routing);
     asked.progress = doing(words_of(t.routing.front().guessed).others);
-    add_routing(t, asked, host);
+    add_routing(t, {asked, runs_at_once(run)}, host);
   }
   if (std::ranges::any_of(t.processes, &ProcessStory::late_events) && !t.stopped && run.ended_well() &&
       !std::getenv(dry::events_variable)) {
     asked.progress = doing("streams that end early and late");
-    add_late(t, asked, host);
+    add_late(t, {asked, runs_at_once(run)}, host);
   }
   t.time = slowest_rank(t.processes, asked.rates, a.device);
   t.row.ms = t.time.ms;

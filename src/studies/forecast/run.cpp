@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/host_memory.h"
 #include "base/text.h"
 
 namespace headroom::studies {
@@ -96,6 +97,7 @@ class Watching {
   void look() {
     if (Clock::now() < looked_ + between_reads) return;
     looked_ = Clock::now();
+    least_available_ = std::min(least_available_, host_memory().available);
     for (const fs::path& file : files_with(folder_, ".dry")) files_.try_emplace(file.string(), file);
     for (auto& [name, file] : files_) file.look();
   }
@@ -109,9 +111,12 @@ class Watching {
     for (const auto& [name, file] : files_) most = std::max(most, file.steps);
     return most;
   }
+  std::uint64_t host_bytes() const { return at_first_ - least_available_; }  // what other programs took meanwhile, too
 
  private:
   fs::path folder_;
+  const std::uint64_t at_first_ = host_memory().available;
+  std::uint64_t least_available_ = at_first_;
   std::map<std::string, Growing> files_;
   Clock::time_point looked_{};
 };
@@ -284,6 +289,8 @@ DryRun run_dry(const DryRunAsked& asked) {
     return Launch::Next::go_on;
   };
   run.ended = launch(launching);
+  run.host_bytes = std::max(watching.host_bytes(), std::uint64_t(run.ended.host_peak_bytes));
+  for (const fs::path& file : files_with(folder.path(), ".dry")) run.record_bytes += fs::file_size(file);
   check_whole(folder.path());
   for (const dry::Process& process : dry::read_record(folder.path().string())) {
     run.processes.push_back(story_of(process));

@@ -26,6 +26,8 @@ struct DryRun {
   bool enough = false;  // ended by us, or by the observer, because the steps that were asked for are done
   std::string tail;     // the end of what the program wrote
   std::vector<ProcessStory> processes;
+  std::uint64_t host_bytes = 0;    // memory of this machine that all its processes took together, or a little more
+  std::uint64_t record_bytes = 0;  // room that its record took where temporary files go
 
   bool any_bytes() const;                   // a card was used
   bool says(std::string_view words) const;  // the tail has them, in whatever case
