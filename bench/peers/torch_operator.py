@@ -55,6 +55,27 @@ def overhead(device):
     return rows
 
 
+@torch.no_grad()
+def over_caches(device):
+    """Decoding one position of one sequence over a cache of 8."""
+    from gpu_headroom.torch.flash_attn import flash_attn_with_kvcache
+    from gpu_headroom.torch.flash_attn_3 import flash_attn_with_kvcache as third
+
+    draw = functools.partial(torch.randn, device=device, dtype=torch.bfloat16)
+    q, k, v, cos, sin = draw(1, 1, 1, 64), draw(1, 8, 1, 64), draw(1, 8, 1, 64), draw(16, 32), draw(16, 32)
+    lengths, pages = torch.tensor([5], dtype=torch.int32, device=device), torch.zeros(1, 1, dtype=torch.int32, device=device)
+    cases = {
+        "attention_with_cache": lambda: ht.attention_with_cache(q, k, v, layout="blhd"),
+        "with lengths": lambda: ht.attention_with_cache(q, k, v, lengths, layout="blhd"),
+        "with lengths and pages": lambda: ht.attention_with_cache(q, k, v, lengths, pages, layout="blhd"),
+    }
+    for name, f in (("flash_attn", flash_attn_with_kvcache), ("flash_attn_3", third)):
+        cases[name] = functools.partial(f, q, k, v, cache_seqlens=lengths, causal=True)
+        cases[f"{name}, new keys"] = functools.partial(f, q, k, v, q, q, cache_seqlens=lengths, causal=True)
+        cases[f"{name}, new keys turned"] = functools.partial(f, q, k, v, q, q, rotary_cos=cos, rotary_sin=sin, cache_seqlens=lengths, causal=True)
+    return {"device": device, **{name: host_us(call, device) for name, call in cases.items()}}
+
+
 def library_us(q, k, v, device):
     """The C call alone, its arguments ready."""
     call, ready, _ = direct.settled((q, k, v, *[None] * 5), checks.options_of(False, None, None, "top-left", "bhld", None, False, None))
@@ -136,6 +157,7 @@ def main():
     gpu = torch.cuda.is_available()
     out = {"torch": torch.__version__, "headroom": hr.version(), "machine": torch.cuda.get_device_name() if gpu else "cpu"}
     out["overhead"] = [overhead(d) for d in (["cpu", "cuda"] if gpu else ["cpu"])]
+    out["over_caches_us"] = [over_caches(d) for d in (["cpu", "cuda"] if gpu else ["cpu"])]
     if gpu:
         out["queueing_us"] = queueing()
         out["attention"] = attention_times()

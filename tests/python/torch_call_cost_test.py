@@ -8,7 +8,8 @@ from torch_cases import Base, torch
 
 import gpu_headroom.torch as ht
 from gpu_headroom.torch import quick
-from gpu_headroom.torch.flash_attn import flash_attn_func
+from gpu_headroom.torch.flash_attn import flash_attn_func, flash_attn_with_kvcache
+from gpu_headroom.torch.flash_attn_3 import flash_attn_with_kvcache as flash_attn_with_kvcache_3
 
 OURS = os.path.dirname(ht.__file__)
 
@@ -45,6 +46,21 @@ class CallCostTest(Base):
                 up = torch.ones_like(o)
                 calls, _ = counted(lambda o=o, up=up: torch.autograd.grad(o, [self.q, self.k, self.v], up, retain_graph=True))
                 self.assertLessEqual(calls, 25 if quick.attend is None else 0, door.__name__)
+
+    def test_a_call_over_a_cache_that_was_asked_before_calls_few_functions(self):
+        q, new, (k, v), n = torch.randn(1, 1, 2, 64), torch.randn(1, 1, 2, 64), (torch.randn(1, 16, 2, 64) for _ in range(2)), torch.tensor([9])
+        pages = torch.zeros(1, 1, dtype=torch.int32)
+        calls = {
+            "no lengths": (lambda: ht.attention_with_cache(q, k, v, layout="blhd"), 41),
+            "lengths": (lambda: ht.attention_with_cache(q, k, v, n, layout="blhd"), 55),
+            "pages": (lambda: ht.attention_with_cache(q, k, v, n, pages, layout="blhd"), 58),
+            "flash-attn": (lambda: flash_attn_with_kvcache(q, k, v, cache_seqlens=n), 68),
+            "FlashAttention-3": (lambda: flash_attn_with_kvcache_3(q, k, v, cache_seqlens=n), 87),
+            "new keys": (lambda: flash_attn_with_kvcache(q, k, v, new, new, cache_seqlens=n), 121),
+        }
+        for name, (call, most) in calls.items():
+            with torch.no_grad():
+                self.assertLessEqual(counted(call)[0], most if quick.attend is None or name != "no lengths" else 6, name)
 
     def test_autograd_keeps_and_passes_no_more_than_it_needs(self):
         o = [ht.attention(self.q, self.k, self.v, is_causal=True) for _ in range(3)][2]

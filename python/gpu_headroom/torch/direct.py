@@ -101,6 +101,19 @@ def directly(q, k, v):
     )
 
 
+def without_gradients(function):
+    """As torch.no_grad() around a function, and cheaper where gradients are off already."""
+
+    @functools.wraps(function)
+    def quietly(*args, **kwargs):
+        if not torch.is_grad_enabled():
+            return function(*args, **kwargs)
+        with torch.no_grad():
+            return function(*args, **kwargs)
+
+    return quietly
+
+
 def is_transformed():
     """Whether torch.func or torch.vmap is at work in code that is not compiled."""
     return not torch.compiler.is_compiling() and _transforms is not None and _transforms() is not None

@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Any, Optional, Tuple, Union, overload
 
 import torch
 
-from .direct import draw_of
-from .flash_checks import (
-    cap_of, check_caches, check_lengths, check_list, check_new, check_packed, check_page_numbers, check_pages, check_room, check_tensor, check_whole, flag,
-    in_range, mask_of,
-)  # fmt: skip
-from .functions import attention, attention_varlen, attention_with_cache, packed_slopes
+from .direct import draw_of, without_gradients
+from .flash_caches import Asked, over_cache
+from .flash_checks import cap_of, check_list, check_packed, check_pages, check_room, check_tensor, flag, in_range, mask_of
+from .functions import attention, attention_varlen, packed_slopes
 
 if TYPE_CHECKING:
     from typing import Literal
@@ -312,57 +310,6 @@ def flash_attn_varlen_kvpacked_func(
                                   softcap, alibi_slopes, deterministic, return_attn_probs=return_attn_probs)  # fmt: skip
 
 
-def _append(
-    where: str, cache: torch.Tensor, new: torch.Tensor, lengths: torch.Tensor, block_table: Optional[torch.Tensor], rows: Optional[torch.Tensor]
-) -> None:
-    """Writes `new` behind what each sequence has in the cache, in place."""
-    at = lengths[:, None].long() + torch.arange(new.shape[1], device=new.device)
-    if block_table is not None:
-        page = cache.shape[1]
-        of = block_table.gather(1, at // page).long()
-        check_page_numbers(where, "block_table", of, cache.shape[0])
-        cache[of, at % page] = new
-    else:
-        of = torch.arange(new.shape[0], device=new.device) if rows is None else rows.long()
-        cache[of[:, None], at] = new
-
-
-def _turned(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, at: torch.Tensor, interleaved: bool) -> torch.Tensor:
-    """x [batch, len, heads, head_dim] with rotary embeddings of the positions `at`, [batch, len or 1]."""
-    if at.is_cuda:  # a position behind the last one would end the work on the card
-        at = at.clamp(max=cos.shape[0] - 1)
-    c, s = cos[at].float()[:, :, None], sin[at].float()[:, :, None]
-    first = x[..., : 2 * c.shape[-1]].float()
-    a, b = (first[..., ::2], first[..., 1::2]) if interleaved else first.chunk(2, -1)
-    parts = a * c - b * s, a * s + b * c
-    turned = torch.stack(parts, -1).flatten(-2) if interleaved else torch.cat(parts, -1)
-    return torch.cat([turned.to(x.dtype), x[..., 2 * c.shape[-1] :]], -1)
-
-
-def _check_kvcache(
-    where: str, q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, k: Any, v: Any, cos: Any, sin: Any, lengths: Any, rows: Any, leftpad: Any,
-    block_table: Any,
-) -> None:  # fmt: skip
-    """Whatever would go wrong behind the first write into the caches, or be read as something else."""
-    check_caches(where, q, k_cache, v_cache)
-    check_new(where, (k_cache, v_cache), k, v, cos, sin, lengths, q.shape[0])
-    if leftpad is not None and block_table is not None:
-        raise NotImplementedError(f"gpu_headroom.torch.{where}: cache_leftpad is not served with block_table: leave it out")
-    if rows is not None and block_table is not None:
-        raise NotImplementedError(f"gpu_headroom.torch.{where}: cache_batch_idx is not served with block_table, which says where sequences are")
-    if block_table is not None:
-        check_pages(where, "block_table", block_table, q.shape[0], q)
-    room = k_cache.shape[1] * (1 if block_table is None else block_table.shape[1])
-    check_lengths(where, lengths, q.shape[0], q)
-    check_room(where, lengths, 0 if k is None else k.shape[1], room, block_table is not None)
-    if rows is not None:
-        check_whole(where, "cache_batch_idx", rows, (q.shape[0],), q, 0, k_cache.shape[0] - 1)
-    if leftpad is not None:
-        check_whole(where, "cache_leftpad", leftpad, (q.shape[0],), q, 0, 1 << 31)
-    if cos is not None and cos.shape[0] < room:
-        raise ValueError(f"gpu_headroom.torch.{where}: rotary_cos has {cos.shape[0]} positions, the cache has room for {room}")
-
-
 @overload
 def flash_attn_with_kvcache(
     q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, k: Optional[torch.Tensor] = None, v: Optional[torch.Tensor] = None,
@@ -399,7 +346,7 @@ def flash_attn_with_kvcache(
 ) -> Union[torch.Tensor, Tuple[torch.Tensor, torch.Tensor]]: ...  # fmt: skip
 
 
-@torch.no_grad()
+@without_gradients
 def flash_attn_with_kvcache(
     q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, k: Optional[torch.Tensor] = None, v: Optional[torch.Tensor] = None,
     rotary_cos: Optional[torch.Tensor] = None, rotary_sin: Optional[torch.Tensor] = None,
@@ -415,33 +362,11 @@ def flash_attn_with_kvcache(
     behind its end has no keys, and rows of 0. num_splits changes nothing here.
     Without gradients, as flash-attn's: what autograd keeps would grow with every new position.
     """
-    where = "flash_attn.flash_attn_with_kvcache"
     is_causal, window = mask_of(causal, window_size)
     return_softmax_lse = flag("return_softmax_lse", return_softmax_lse)
-    _check_kvcache(where, q, k_cache, v_cache, k, v, rotary_cos, rotary_sin, cache_seqlens, cache_batch_idx, cache_leftpad, block_table)
-    lengths = cache_seqlens
-    if k is not None and v is not None and cache_seqlens is not None:
-        given = cache_seqlens
-        before = given if isinstance(given, torch.Tensor) and given.dim() else torch.full((q.shape[0],), int(given), device=q.device)
-        if rotary_cos is not None and rotary_sin is not None:
-            at, interleaved = before[:, None].long(), flag("rotary_interleaved", rotary_interleaved)
-            k = _turned(k, rotary_cos, rotary_sin, at + torch.arange(k.shape[1], device=k.device), interleaved)
-            moves = is_causal or window is not None
-            q = _turned(q, rotary_cos, rotary_sin, at + torch.arange(q.shape[1], device=q.device) if moves else at, interleaved)
-        _append(where, k_cache, k, before, block_table, cache_batch_idx)
-        _append(where, v_cache, v, before, block_table, cache_batch_idx)
-        lengths = before + k.shape[1]
-    if cache_batch_idx is not None:  # a copy of the sequences that are asked for
-        k_cache, v_cache = k_cache[cache_batch_idx.long()], v_cache[cache_batch_idx.long()]
-    options: Any = {
-        "is_causal": is_causal, "scale": softmax_scale, "window": window, "layout": "blhd", "softcap": cap_of(softcap),
-        "alibi_slopes": alibi_slopes,
-    }  # fmt: skip
-    if cache_leftpad is None:
-        out = attention_with_cache(q, k_cache, v_cache, lengths, block_table, return_lse=True, **options)
-    else:
-        ends = torch.full_like(cache_leftpad, k_cache.shape[1]) if lengths is None else lengths + torch.zeros_like(cache_leftpad)
-        none = torch.zeros_like(ends)  # what is before a sequence is a document without queries
-        of_q, of_k = torch.stack([none, none, none + q.shape[1]], 1).int(), torch.stack([none, torch.minimum(cache_leftpad, ends), ends], 1).int()
-        out = attention(q, k_cache, v_cache, align="bottom-right", return_lse=True, cu_seqlens_q=of_q, cu_seqlens_k=of_k, **options)
+    out = over_cache(
+        Asked("flash_attn.flash_attn_with_kvcache", "block_table", q, k_cache, v_cache, k, v, rotary_cos, rotary_sin, cache_seqlens, cache_batch_idx,
+              cache_leftpad, block_table, alibi_slopes, None),
+        (is_causal, softmax_scale, window, cap_of(softcap)), rotary_interleaved,
+    )  # fmt: skip
     return out if return_softmax_lse else out[0]

@@ -11,18 +11,19 @@ from typing import Any, Callable, List, NamedTuple, Optional, Tuple, Union
 import torch
 
 from .checks import one_line, whole_number
+from .direct import without_gradients
 from .dropped import padded
-from .flash_attn import _turned
+from .flash_caches import Asked, over_cache
 from .flash_checks import (
-    OPEN, cap_of, check_caches, check_ends, check_lengths, check_list, check_new, check_page_numbers, check_pages, check_room, check_tensor, check_used,
+    IN_8_BITS, OPEN, cap_of, check_caches, check_ends, check_lengths, check_list, check_new, check_page_numbers, check_pages, check_room, check_tensor, check_used,
     check_whole, flag, in_range, mask_of,
 )  # fmt: skip
 from .functions import Window, attention, attention_varlen, attention_with_cache
 from .latent import attention_with_qv, check_qv
+from .new_keys import turned
 
 Tensor = Optional[torch.Tensor]
 WithLse = Tuple[torch.Tensor, torch.Tensor]
-_IN_8_BITS = tuple(getattr(torch, name) for name in ("float8_e4m3fn", "float8_e5m2") if hasattr(torch, name))
 
 
 def _sides(causal: bool, window: Window) -> Tuple[int, int]:
@@ -39,7 +40,7 @@ def _chunk(name: str, attention_chunk: Any) -> int:
 
 def _of_8_bits(t: torch.Tensor, scales: Tensor, of_rows: Tensor = None) -> torch.Tensor:
     """t [..., heads, head_dim] as bfloat16 where it is in 8 bits. scales: [batch, kv_heads]; of_rows: which row of them a packed token has."""
-    if not isinstance(t, torch.Tensor) or t.dtype not in _IN_8_BITS:  # attention() refuses what is no tensor
+    if not isinstance(t, torch.Tensor) or t.dtype not in IN_8_BITS:  # attention() refuses what is no tensor
         return t
     t = t.float()
     if scales is not None:
@@ -165,7 +166,7 @@ def flash_attn_varlen_func(
         check_tensor(where, name, t, (3,), "[tokens, heads, head_dim]")
     for name, cu in (("cu_seqlens_q", cu_seqlens_q), ("cu_seqlens_k", cu_seqlens_k)):
         check_list(where, name, cu, q)
-    if any(t.dtype in _IN_8_BITS for t in (q, k, v)):
+    if any(t.dtype in IN_8_BITS for t in (q, k, v)):
         of = {name: _sequence_of(cu, t.shape[0])[0] for name, cu, t in (("q", cu_seqlens_q, q), ("k", cu_seqlens_k, k))}
         q, k, v = (_of_8_bits(t, scales, of[at]) for t, scales, at in ((q, q_descale, "q"), (k, k_descale, "k"), (v, v_descale, "k")))
     if chunk or seqused_q is not None or seqused_k is not None:
@@ -308,9 +309,9 @@ def _append(new: _New, q: torch.Tensor, of_q: Any, moves: bool, cache: _Cache, l
         check_room(_WHERE, grown, 0, cache.room, cache.pages is not None)
     if new.cos is not None and new.sin is not None:
         begins, (of_token, in_sequence) = (lengths if new.turned_from is None else new.turned_from).long(), of_q
-        k = _turned(k[None], new.cos, new.sin, (begins[of] + place)[None], new.interleaved)[0]
+        k = turned(k[None], new.cos, new.sin, (begins[of] + place)[None], new.interleaved)[0]
         at = begins[of_token] + in_sequence if moves else begins[of_token]
-        q = _turned(q.reshape(1, -1, *q.shape[-2:]), new.cos, new.sin, at[None], new.interleaved)[0].view(q.shape)
+        q = turned(q.reshape(1, -1, *q.shape[-2:]), new.cos, new.sin, at[None], new.interleaved)[0].view(q.shape)
     row, at = of if cache.rows is None else cache.rows[of], lengths.long()[of] + place
     if cache.pages is not None:
         page = cache.k.shape[1]
@@ -325,7 +326,7 @@ def _read(cache: _Cache, lengths: torch.Tensor, in_order: bool, scales: Tuple[Te
     k, v, pages = cache.k, cache.v, cache.pages
     if pages is not None:
         pages = pages if cache.rows is None else pages[cache.rows]
-        if in_order or k.dtype in _IN_8_BITS:
+        if in_order or k.dtype in IN_8_BITS:
             pages = in_range(_WHERE, "page_table", pages, lengths, k)
             k, v, pages = k[pages].flatten(1, 2), v[pages].flatten(1, 2), None
     elif cache.rows is not None:
@@ -333,7 +334,21 @@ def _read(cache: _Cache, lengths: torch.Tensor, in_order: bool, scales: Tuple[Te
     return _of_8_bits(k, scales[0]), _of_8_bits(v, scales[1]), pages
 
 
-@torch.no_grad()
+def _is_plain(q: Any, k_cache: Any, v_cache: Any, chunk: Any, more: Tuple[Any, ...]) -> bool:
+    """Whether a call over a cache is one that flash-attn has, too, but for a sink."""
+    if any(t is not None for t in more) or type(chunk) is not int or chunk != 0:
+        return False
+    return all(isinstance(t, torch.Tensor) and t.dtype not in IN_8_BITS for t in (q, k_cache, v_cache)) and v_cache.shape[-1:] <= (256,)
+
+
+def _with_lse(made: WithLse, asked: bool) -> Any:
+    if not asked:
+        return made[0]
+    o, lse = made
+    return o, lse, o.new_empty((0,), dtype=torch.float32), o.new_empty((0,), dtype=torch.float32)
+
+
+@without_gradients
 def flash_attn_with_kvcache(
     q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, k: Tensor = None, v: Tensor = None, qv: Tensor = None, rotary_cos: Tensor = None,
     rotary_sin: Tensor = None, cache_seqlens: Union[None, int, torch.Tensor] = None, cache_batch_idx: Tensor = None, cache_leftpad: Tensor = None,
@@ -347,6 +362,11 @@ def flash_attn_with_kvcache(
     page_table [pages, page, kv_heads, head_dim]. k and v, packed with cu_seqlens_k_new, are written behind cache_seqlens first. return_softmax_lse: (o, lse,
     and two empty tensors, which are of splits). Left padding, chunks, packed queries and caches in 8 bits copy
     pages into order first, and so does qv. Without gradients, as FlashAttention's."""
+    if _is_plain(q, k_cache, v_cache, attention_chunk, (qv, cache_batch_idx, cache_leftpad, cu_seqlens_q, cu_seqlens_k_new, rotary_seqlens)):
+        is_causal, window = mask_of(causal, window_size)
+        return_softmax_lse = flag("return_softmax_lse", return_softmax_lse)
+        asked = Asked(_WHERE, "page_table", q, k_cache, v_cache, k, v, rotary_cos, rotary_sin, cache_seqlens, None, None, page_table, None, s_aux)
+        return _with_lse(over_cache(asked, (is_causal, softmax_scale, window, cap_of(softcap)), rotary_interleaved), return_softmax_lse)
     if qv is not None:
         check_qv(_WHERE, q, k_cache, v_cache, qv, s_aux, ("k_cache", "v_cache"))
     chunk, packed = _chunk("flash_attn_with_kvcache", attention_chunk), cu_seqlens_q is not None
@@ -381,4 +401,4 @@ def flash_attn_with_kvcache(
     if packed:
         rows = of_q[0], of_q[1].clamp(max=max(o.shape[1] - 1, 0))  # a list that is wrong would end the work on a card
         o, lse = o[rows], lse.transpose(1, 2)[rows].T
-    return (o, lse, o.new_empty((0,), dtype=torch.float32), o.new_empty((0,), dtype=torch.float32)) if return_softmax_lse else o
+    return _with_lse((o, lse), return_softmax_lse)

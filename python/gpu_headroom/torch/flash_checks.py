@@ -3,22 +3,61 @@
 Numbers in tensors are read on a CPU, and of pages on CUDA too, where flash-attn waits for the card as well.
 """
 
-from typing import Any, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 import torch.overrides
 
 from .checks import one_line, whole_number
-from .direct import directly
+from .caches import FIXED
+from .direct import any_autocast, directly, keep, plain
 from .functions import Window
 
 OPEN = 1 << 31  # keys on a side of a window that has no end there
 Tensor = Optional[torch.Tensor]
+IN_8_BITS = tuple(getattr(torch, name) for name in ("float8_e4m3fn", "float8_e5m2") if hasattr(torch, name))
+_checked: Dict[Any, bool] = {}
 
 
 def can_be_read(numbers: torch.Tensor) -> bool:
     """Whether code may wait for what is in a tensor: not while it is compiled or captured, nor where operators are only listened to."""
     return directly(numbers, numbers, numbers) and not (numbers.is_cuda and torch.cuda.is_current_stream_capturing())
+
+
+def form_of(tensors: Sequence[Any], options: Sequence[Any] = ()) -> Optional[Tuple[Any, ...]]:
+    """By which checks of tensors and options are kept: shape, type, layout and place of each tensor, and that a number is one; None: look each time."""
+    if torch.compiler.is_compiling():
+        return None
+    made: List[Any] = []
+    try:
+        for t in tensors:
+            if t is None:
+                made.append(None)
+            elif type(t) in plain:
+                made.append((t.shape, t.dtype, t.layout, t.device))
+            elif type(t) is int:
+                made.append(int)
+            else:
+                return None
+    except RuntimeError:  # a nested tensor has no shape
+        return None
+    for value in options:
+        kind = type(value)
+        if kind is tuple:
+            kind = tuple(map(type, value))
+        made += kind, value
+        if not FIXED.issuperset(kind if type(kind) is tuple else (kind,)):
+            return None
+    return tuple(made)
+
+
+def checked_once(form: Optional[Tuple[Any, ...]], check: Callable[..., None], *arguments: Any) -> None:
+    """check(*arguments), which looks at no more than the form says; not again for a form that was seen."""
+    if form is None or any_autocast():
+        check(*arguments)
+    elif (check, form) not in _checked:
+        check(*arguments)
+        keep(_checked, (check, form), True)
 
 
 def flag(name: str, value: Any) -> bool:
@@ -76,11 +115,22 @@ def check_whole(where: str, name: str, t: Any, shape: Tuple[int, ...], like: tor
     check_tensor(where, name, t, (len(shape),), f"of whole numbers {shape}", like)
     if t.is_floating_point() or t.is_complex() or t.dtype == torch.bool or tuple(t.shape) != tuple(shape):
         raise ValueError(f"gpu_headroom.torch.{where}: {name} is {t.dtype} {tuple(t.shape)}, it must be whole numbers {shape}")
-    if least is None or most is None or t.numel() == 0 or not t.is_cpu or not can_be_read(t):
+    if least is not None and most is not None:
+        check_within(where, name, t, least, most)
+
+
+def check_within(where: str, name: str, t: torch.Tensor, least: int, most: int) -> None:
+    """Numbers from `least` to `most`, on a CPU."""
+    if not t.is_cpu or not can_be_read(t):
         return
     for number in t.flatten().tolist():
         if not least <= number <= most:
             raise ValueError(f"gpu_headroom.torch.{where}: {name} has {number}: numbers from {least} to {most} are served")
+
+
+def room_of(cache: torch.Tensor, pages: Tensor) -> int:
+    """How many keys a sequence has place for."""
+    return cache.shape[1] if pages is None else cache.shape[1] * pages.shape[1]
 
 
 def check_list(where: str, name: str, cu: Any, like: torch.Tensor) -> None:
@@ -199,7 +249,7 @@ def check_room(where: str, lengths: Any, new: int, room: int, paged: bool) -> No
     if isinstance(lengths, torch.Tensor):
         if lengths.numel() == 0 or not (paged or lengths.is_cpu) or not can_be_read(lengths):
             return
-        numbers = lengths.flatten().tolist()  # of pages flash-attn waits for the card here too; once
+        numbers = lengths.tolist() if lengths.dim() == 1 else [lengths.item()]  # of pages flash-attn waits for the card here too; once
         least, most = min(numbers), max(numbers)
     else:
         number = whole_number(lengths)

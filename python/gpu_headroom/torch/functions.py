@@ -7,7 +7,7 @@ import torch.autograd.forward_ad as _forward_ad
 import torch.overrides
 
 from .. import attention as arrays_attention
-from . import masks, quick
+from . import caches, masks, quick
 from .calls import KINDS, call_of, context_of, tf32_of
 from .checks import (
     cast, check_quantise, checked, checked_seed, checked_slopes, kind_of, listed, one_line, options_of, reason_why_not, refuse, whole_number,
@@ -177,7 +177,7 @@ def attention(
                 q.shape, q.stride(), k.shape, k.stride(), v.shape, v.stride(), q.dtype, k.dtype, v.dtype, q.device, k.device, v.device,
                 is_causal, is_causal is True, deterministic, deterministic is True,  # 1 and True are one key, and not one answer
                 None if window is None else (window, type(window)), None if tf32 is None else (tf32, type(tf32)),
-                scale, align, layout, softcap, variant, enable_gqa, cu_seqlens_k, quantise, None if sink is None else (sink.shape, sink.dtype, sink.device),
+                scale, align, layout, softcap, type(softcap), variant, enable_gqa, type(enable_gqa), cu_seqlens_k, quantise, None if sink is None else (sink.shape, sink.dtype, sink.device),
                 dropout_p, None if alibi_slopes is None else (alibi_slopes.shape, alibi_slopes.dtype, alibi_slopes.device),
                 torch.get_num_threads() if q.is_cpu else tf32_of(-1, q) if tf32 is None and q.dtype == torch.float32 else None,
             )  # fmt: skip
@@ -389,6 +389,17 @@ def attention_with_cache(
     """
     if misspelt:
         refuse(attention_with_cache, misspelt)
+    asked = (is_causal, scale, window, layout, variant, tf32, softcap)
+    key = None
+    if not torch.compiler.is_compiling() and _forward_ad._current_level < 0 and type(return_lse) is bool:
+        if lengths is None and pages is None and sink is None and alibi_slopes is None and quick.attend is not None:
+            out = quick.attend(q, k_cache, v_cache, return_lse, asked)
+            if out is not None:
+                return out
+        key = caches.key_of(q, k_cache, v_cache, lengths, pages, sink, alibi_slopes, asked)
+        out = None if key is None else caches.again(key, q, k_cache, v_cache, lengths, pages, sink, alibi_slopes, layout, slopes_over_cache, return_lse)
+        if out is not None:
+            return out
     if all(isinstance(t, torch.Tensor) for t in (q, k_cache, v_cache)):
         q, k_cache, v_cache = cast([q, k_cache, v_cache])
     elif torch.overrides.has_torch_function((q, k_cache, v_cache)):
@@ -396,24 +407,44 @@ def attention_with_cache(
             attention_with_cache, q, k_cache, v_cache, lengths, pages, is_causal=is_causal, scale=scale, window=window, layout=layout, return_lse=return_lse,
             variant=variant, tf32=tf32, softcap=softcap, sink=sink, alibi_slopes=alibi_slopes,
         )  # fmt: skip
-    paged = pages is not None
-    q, k_cache, v_cache, sink, _, _ = checked(q, k_cache, v_cache, None, 0.0, scale, True, layout, sink, None, None, paged, "attention_with_cache")
+    if not isinstance(return_lse, bool):
+        raise TypeError(f"gpu_headroom.torch.attention_with_cache: return_lse is {one_line(return_lse)}: True or False")
+    (q, k_cache, v_cache, sink, pages, slopes), options = checked_over_cache(
+        q, k_cache, v_cache, pages, is_causal, scale, window, layout, variant, tf32, softcap, sink, alibi_slopes
+    )
     positions = 2 if layout == "bhld" else 1
-    if paged:
-        pages = listed("pages", pages, q, (q.shape[0], 1))
-        if k_cache.shape[0] == 0 or k_cache.shape[positions] == 0:
-            raise ValueError(f"gpu_headroom.torch: k_cache is {tuple(k_cache.shape)}: there are no pages, or nothing in one")
+    rows, room = q.shape[positions], k_cache.shape[positions] * (1 if pages is None else pages.shape[1])
     cu_q = cu_k = None
     if lengths is not None:
-        room = k_cache.shape[positions] * (pages.shape[1] if paged else 1)
-        cu_q, cu_k = _ends("new", q.shape[positions], q, q.shape[positions]), _ends("lengths", lengths, q, room)
-    if not isinstance(is_causal, bool) or not isinstance(return_lse, bool):
-        said = f"is_causal is {one_line(is_causal)} and return_lse is {one_line(return_lse)}"
-        raise TypeError(f"gpu_headroom.torch.attention_with_cache: {said}: True or False")
-    options = options_of(is_causal and window is None, scale, window, "bottom-right", layout, variant, False, tf32, softcap)
-    heads = q.shape[1 if layout == "bhld" else 2]
-    slopes = checked_slopes(alibi_slopes, q, [(heads,), (q.shape[0], heads)], "attention_with_cache")
-    return run((q, k_cache, v_cache, sink, cu_q, cu_k, pages, None, slopes), options, return_lse)
+        cu_q, cu_k = _ends("new", rows, q, rows), _ends("lengths", lengths, q, room)
+    tensors = (q, k_cache, v_cache, sink, cu_q, cu_k, pages, None, slopes)
+    if key is not None:
+        ready = caches.keep_checked(key, tensors, options, rows, room)
+        if ready is not None:
+            quick.keep(ready, q, k_cache, v_cache, asked)
+    return run(tensors, options, return_lse)
+
+
+def checked_over_cache(
+    q, k_cache, v_cache, pages, is_causal=True, scale=None, window=None, layout="bhld", variant=None, tf32=None, softcap=0.0, sink=None, alibi_slopes=None,
+):  # fmt: skip
+    """(q, k_cache, v_cache, sink, pages, slopes) and options of attention_with_cache() as the operator takes them, or an error in one sentence."""
+    paged = pages is not None
+    q, k_cache, v_cache, sink, _, _ = checked(q, k_cache, v_cache, None, 0.0, scale, True, layout, sink, None, None, paged, "attention_with_cache")
+    if paged:
+        pages = listed("pages", pages, q, (q.shape[0], 1))
+        if k_cache.shape[0] == 0 or k_cache.shape[2 if layout == "bhld" else 1] == 0:
+            raise ValueError(f"gpu_headroom.torch: k_cache is {tuple(k_cache.shape)}: there are no pages, or nothing in one")
+    if not isinstance(is_causal, bool):
+        raise TypeError(f"gpu_headroom.torch.attention_with_cache: is_causal is {one_line(is_causal)}: True or False")
+    deterministic = not paged and torch.are_deterministic_algorithms_enabled()  # pages have no gradients
+    options = options_of(is_causal and window is None, scale, window, "bottom-right", layout, variant, deterministic, tf32, softcap)
+    return (q, k_cache, v_cache, sink, pages, slopes_over_cache(alibi_slopes, q, layout)), options
+
+
+def slopes_over_cache(slopes, q, layout):
+    """Without a list of documents, whose slopes a cache has not."""
+    return slopes_of(slopes, q, None, layout, "attention_with_cache")
 
 
 def explain(
