@@ -8,10 +8,10 @@ namespace headroom::blas {
 
 #define HEADROOM_CUBLASLT_CALLS(call)                                                                                            \
   call(cublasLtCreate) call(cublasLtGetStatusString) call(cublasLtGetVersion) call(cublasLtMatmul) call(cublasLtMatmulAlgoCheck) \
-      call(cublasLtMatmulAlgoGetHeuristic) call(cublasLtMatmulDescCreate) call(cublasLtMatmulDescDestroy)                        \
-          call(cublasLtMatmulDescSetAttribute) call(cublasLtMatmulPreferenceCreate) call(cublasLtMatmulPreferenceDestroy)        \
-              call(cublasLtMatmulPreferenceSetAttribute) call(cublasLtMatrixLayoutCreate) call(cublasLtMatrixLayoutDestroy)      \
-                  call(cublasLtMatrixLayoutSetAttribute)
+      call(cublasLtMatmulAlgoConfigSetAttribute) call(cublasLtMatmulAlgoGetHeuristic) call(cublasLtMatmulDescCreate)             \
+          call(cublasLtMatmulDescDestroy) call(cublasLtMatmulDescSetAttribute) call(cublasLtMatmulPreferenceCreate)              \
+              call(cublasLtMatmulPreferenceDestroy) call(cublasLtMatmulPreferenceSetAttribute) call(cublasLtMatrixLayoutCreate)  \
+                  call(cublasLtMatrixLayoutDestroy) call(cublasLtMatrixLayoutSetAttribute)
 
 struct CublasLt {  // its calls, by their own names
 #define HEADROOM_DECLARE(name) decltype(&::name) name = nullptr;

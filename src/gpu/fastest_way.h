@@ -9,43 +9,50 @@
 namespace headroom {
 
 namespace fastest {
-constexpr int singles = 4;             // runs of each way alone, after one that loads it
-constexpr float clearly = 0.98f;       // a later way must be faster by more than the noise: alone,
-constexpr float clearly_busy = 0.99f;  // and on a busy card
-constexpr float long_ms = 1;           // what is shorter is judged alone: in a row its operands are in L2 as they are not in a step
-constexpr float near = 1.1f;           // ways that are slower alone than this times the fastest are not tried on a busy card
-constexpr float busy_ms = 20;          // of one way, before the next has its turn: a card takes some ms to change its clock
-constexpr int rounds = 2;              // that count, after one that makes the card busy
+constexpr int singles = 4;              // runs of each way alone, after one that loads it
+constexpr float clearly = 0.98f;        // a later way must be faster by more than the noise: alone,
+constexpr float clearly_long = 0.995f;  // and in a long row
+constexpr float short_ms = 0.01f;       // what takes less is judged alone: its begin and end are much of it
+constexpr float near = 1.08f;           // ways that are slower alone than this times the fastest are not tried in a long row
+constexpr std::size_t tried_long = 6;   // nor are more than so many
+constexpr float row_ms = 60;            // a card takes some tens of ms until its clock is that of the work
 }  // namespace fastest
 
+// The one of `some` whose time is least; one that comes later must take less than `clearly` of the time of those before.
+inline std::size_t least_of(const std::vector<std::size_t>& some, const std::vector<float>& ms, float clearly) {
+  std::size_t best = some.front();
+  for (const std::size_t i : some)
+    if (ms[i] < ms[best] * clearly) best = i;
+  return best;
+}
+
 // time(way, runs): milliseconds of one run, of so many in a row; infinity where the way does not work.
-// A card that may take no more power slows its clock, most for the way that takes the most energy. Alone that does not show: so ways that take long
-// are also timed in turns while the card is busy (bench/lab/step.md has what that gave).
+// A card that may take no more power slows its clock, most for the way that takes the most energy. A single run does not show that, nor do ways
+// that take turns every few milliseconds: they share one clock. So each of the best has two long rows for itself, of which the second counts
+// (bench/lab/step.md has what that gave). Alone all ways take turns, because the clock of an idle card rises with work.
 template <class Time>
 std::size_t fastest_way(std::size_t ways, Time&& time) {
-  const auto least = [&](const std::vector<float>& ms, float clearly) {
-    std::size_t best = 0;
-    for (std::size_t i = 1; i < ms.size(); ++i)
-      if (ms[i] < ms[best] * clearly) best = i;
-    return best;
-  };
-  std::vector<float> alone(ways, std::numeric_limits<float>::infinity());
-  for (std::size_t i = 0; i < ways; ++i) {
-    if (!std::isfinite(time(i, 1))) continue;
-    for (int run = 0; run < fastest::singles; ++run) alone[i] = std::min(alone[i], time(i, 1));
-  }
-  const float shortest = *std::min_element(alone.begin(), alone.end());
-  if (shortest < fastest::long_ms || !std::isfinite(shortest)) return least(alone, fastest::clearly);
+  std::vector<std::size_t> working;
+  for (std::size_t i = 0; i < ways; ++i)
+    if (std::isfinite(time(i, 1))) working.push_back(i);
+  if (working.empty()) return 0;
 
-  std::vector<float> busy(ways, std::numeric_limits<float>::infinity());
-  const int runs = int(std::ceil(fastest::busy_ms / shortest));
-  for (int round = 0; round <= fastest::rounds; ++round)
-    for (std::size_t i = 0; i < ways; ++i) {
-      if (alone[i] > shortest * fastest::near) continue;
-      const float ms = time(i, runs);
-      if (round > 0) busy[i] = round == 1 ? ms : busy[i] + ms;
-    }
-  return least(busy, fastest::clearly_busy);
+  std::vector<float> ms(ways, std::numeric_limits<float>::infinity());
+  for (int run = 0; run < fastest::singles; ++run)
+    for (const std::size_t i : working) ms[i] = std::min(ms[i], time(i, 1));
+  const float shortest = ms[least_of(working, ms, 1)];
+  if (working.size() == 1 || shortest < fastest::short_ms) return least_of(working, ms, fastest::clearly);
+
+  std::stable_sort(working.begin(), working.end(), [&](std::size_t i, std::size_t j) { return ms[i] < ms[j]; });
+  working.resize(std::min(working.size(), fastest::tried_long));
+  std::erase_if(working, [&](std::size_t i) { return ms[i] > shortest * fastest::near; });
+  std::sort(working.begin(), working.end());
+  for (const std::size_t i : working) {
+    const int runs = int(std::ceil(fastest::row_ms / shortest));
+    time(i, runs);
+    ms[i] = time(i, runs);
+  }
+  return least_of(working, ms, fastest::clearly_long);
 }
 
 }  // namespace headroom

@@ -9,36 +9,64 @@ namespace {
 
 constexpr float never = std::numeric_limits<float>::infinity();
 
-// A card: how long each way takes alone, and where runs follow each other for `heats_ms` or longer.
+// A card: how long each way takes alone, and where its own runs fill 50 ms or more.
 struct Card {
   std::vector<float> cool, hot;
-  float heats_ms = 10;
   std::vector<int> runs = std::vector<int>(cool.size());  // of each way
+  std::size_t last = never_ran;
+  float worked = 0;  // ms in a row by the last way
+
+  static constexpr std::size_t never_ran = std::size_t(-1);
 
   float operator()(std::size_t way, int in_a_row) {
+    if (way != last) worked = 0;
+    last = way;
     runs[way] += in_a_row;
-    return float(in_a_row) * cool[way] >= heats_ms ? hot[way] : cool[way];
+    const bool is_hot = worked >= 50;
+    worked += float(in_a_row) * cool[way];
+    return is_hot ? hot[way] : cool[way];
   }
   std::size_t choice() {
     return fastest_way(cool.size(), [this](std::size_t way, int in_a_row) { return (*this)(way, in_a_row); });
   }
 };
 
-TEST(FastestWay, IsTheOneThatTakesLeastOnABusyCard) {
+TEST(FastestWay, IsTheOneThatTakesLeastInALongRow) {
   EXPECT_EQ((Card{.cool = {5.0f, 5.1f, 5.05f}, .hot = {5.8f, 5.7f, 5.5f}}.choice()), 2u);
-  EXPECT_EQ((Card{.cool = {5.0f, 5.1f}, .hot = {5.4f, 5.37f}}.choice()), 0u) << "a later one by no more than the noise";
+  EXPECT_EQ((Card{.cool = {0.05f, 0.051f, 0.0505f}, .hot = {0.058f, 0.057f, 0.055f}}.choice()), 2u);
+  EXPECT_EQ((Card{.cool = {5.0f, 5.1f}, .hot = {5.4f, 5.38f}}.choice()), 0u) << "a later one by no more than the noise";
 }
 
 TEST(FastestWay, IsJudgedAloneWhereItIsShort) {
-  Card card{.cool = {0.05f, 0.04f, 0.0395f}, .hot = {0.01f, 0.05f, 0.06f}, .heats_ms = 1};
+  Card card{.cool = {0.005f, 0.004f, 0.00395f}, .hot = {0.001f, 0.005f, 0.006f}};
   EXPECT_EQ(card.choice(), 1u) << "the third is faster by no more than the noise";
   EXPECT_EQ(card.runs, (std::vector<int>{5, 5, 5}));
 }
 
-TEST(FastestWay, TriesNoSlowWayOnABusyCard) {
-  Card card{.cool = {9.0f, 5.0f, 5.6f}, .hot = {1.0f, 6.0f, 1.0f}};
+TEST(FastestWay, TriesNoSlowWayInALongRow) {
+  Card card{.cool = {9.0f, 5.0f, 5.6f, 5.2f}, .hot = {1.0f, 6.0f, 1.0f, 6.0f}};
   EXPECT_EQ(card.choice(), 1u);
-  EXPECT_EQ(card.runs, (std::vector<int>{5, 5 + 3 * 4, 5})) << "4 runs of 5 ms keep a card busy for 20";
+  EXPECT_EQ(card.runs, (std::vector<int>{5, 5 + 2 * 12, 5, 5 + 2 * 12})) << "12 runs of 5 ms are 60";
+}
+
+TEST(FastestWay, TriesSixInALongRow) {
+  Card card{.cool = {1.07f, 1.06f, 1.05f, 1.04f, 1.03f, 1.02f, 1.01f, 1.0f}, .hot = {0.5f, 0.5f, 2.0f, 2.0f, 1.0f, 2.0f, 2.0f, 2.0f}};
+  EXPECT_EQ(card.choice(), 4u);
+  EXPECT_EQ(card.runs[0], 5);
+  EXPECT_EQ(card.runs[1], 5);
+  EXPECT_EQ(card.runs[2], 5 + 2 * 60);
+}
+
+TEST(FastestWay, OfOneIsNotTimedLong) {
+  Card card{.cool = {5.0f, never}, .hot = {6.0f, never}};
+  EXPECT_EQ(card.choice(), 0u);
+  EXPECT_EQ(card.runs, (std::vector<int>{5, 1}));
+}
+
+TEST(FastestWay, HasTurnsAloneSoThatARisingClockFavoursNone) {
+  int calls = 0;
+  const auto rising = [&](std::size_t way, int) { return (way == 0 ? 0.009f : 0.0095f) * (1 + 10.0f / float(++calls)); };
+  EXPECT_EQ(fastest_way(40, rising), 0u);
 }
 
 TEST(FastestWay, LeavesOutWhatDoesNotRun) {
@@ -53,7 +81,7 @@ TEST(FastestWay, DoesNotTakeTheFirstRunForItsTime) {
   EXPECT_EQ(fastest_way(1, loads_first), 0u);
   EXPECT_EQ(calls, 5);
   calls = 0;
-  EXPECT_EQ(fastest_way(2, [&](std::size_t way, int) { return ++calls == 1 ? 90.0f : way == 0 ? 0.05f : 0.06f; }), 0u);
+  EXPECT_EQ(fastest_way(2, [&](std::size_t way, int) { return ++calls == 1 ? 90.0f : way == 0 ? 0.005f : 0.006f; }), 0u);
 }
 
 }  // namespace

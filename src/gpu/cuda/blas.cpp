@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "gpu/check.h"
 #include "gpu/cublaslt.h"
+#include "gpu/cublaslt_variations.h"
 #include "gpu/fastest_way.h"
 #include "gpu/plan_file.h"
 
@@ -129,8 +130,9 @@ Book& book() {
     cudaDeviceProp p;
     cuda(cudaGetDeviceProperties(&p, device));
     b = std::make_unique<Book>();
-    b->file = plan_file_of(
-        fmt::format("{} cublasLt {}, 16 and 8 bits in a fixed order, timed on a busy card", p.name, cublaslt().cublasLtGetVersion()));
+    b->file =
+        plan_file_of(fmt::format("{} cublasLt {}, 16 and 8 bits in a fixed order, with tiles that are not offered, timed in long rows",
+                                 p.name, cublaslt().cublasLtGetVersion()));
     b->measured = read_plans(b->file);
   }
   return *b;
@@ -172,12 +174,27 @@ struct Call {  // one product, ready to be launched with any algorithm
 
   // An algorithm that needs a few bytes distributes tiles by a counter, which a fill resets before every product. Without workspace it
   // distributes them in a fixed order, as fast and without the fill (bench/lab/step.md). One that needs more gets the whole workspace.
-  Chosen with_workspace(const cublasLtMatmulAlgo_t& how) const {
+  Chosen with_workspace(
+      const cublasLtMatmulAlgo_t& how) const {  // FP32 has no such algorithms; TF32 without workspace takes up to 2.7 times as long
+    return {how, size_of(p.a.dtype) <= 2 && at_most_counts(how) ? 0 : workspace_bytes};
+  }
+
+  bool at_most_counts(const cublasLtMatmulAlgo_t& how) const {  // it can do this product, and needs no workspace but a counter
     constexpr std::size_t counter_bytes = 16;
     cublasLtMatmulHeuristicResult_t wants{};
     const cublasStatus_t s = cublaslt().cublasLtMatmulAlgoCheck(handle(), d.raw, b.raw, a.raw, c.raw, c.raw, &how, &wants);
-    const bool counts = size_of(p.a.dtype) <= 2 && s == CUBLAS_STATUS_SUCCESS && wants.workspaceSize <= counter_bytes;
-    return {how, counts ? 0 : workspace_bytes};  // FP32 has no such algorithms; TF32 without workspace takes up to 2.7 times as long
+    return s == CUBLAS_STATUS_SUCCESS && wants.workspaceSize <= counter_bytes;
+  }
+
+  // What cuBLASLt offers, and the first of it that needs no workspace with other tiles, where a product is long enough for that to pay.
+  std::vector<Chosen> ways() const {
+    constexpr double long_flops = 2e9;  // an H200 does them in 4 us
+    auto all = offered(12);
+    const auto plain = std::find_if(all.begin(), all.end(), [](const Chosen& way) { return way.lent == 0; });
+    if (plain == all.end() || 2.0 * double(p.m) * double(p.n) * double(p.k) * double(p.count) < long_flops) return all;
+    for (const auto& how : variations_of(plain->how))
+      if (at_most_counts(how)) all.push_back({how, 0});
+    return all;
   }
 
   // For types of 16 and 8 bits, prefer the algorithms that cuBLASLt offers without workspace to those that need a counter or nothing.
@@ -221,13 +238,17 @@ struct Call {  // one product, ready to be launched with any algorithm
     return found;
   }
 
-  float ms_of_run(const Chosen& plan, int runs) const {  // of so many in a row; infinity if it does not run
+  // Of so many in a row; infinity if it does not run. Before each the workspace is filled: in a step, too, much of L2 is not this product's.
+  float ms_of_run(const Chosen& plan, int runs) const {
     cudaEvent_t begin, end;
     cuda(cudaEventCreate(&begin));
     cuda(cudaEventCreate(&end));
     cuda(cudaEventRecord(begin, stream));
     bool works = true;
-    for (int i = 0; works && i < runs; ++i) works = start(plan) == CUBLAS_STATUS_SUCCESS;
+    for (int i = 0; works && i < runs; ++i) {
+      cuda(cudaMemsetAsync(workspace, 0, workspace_bytes, stream));
+      works = start(plan) == CUBLAS_STATUS_SUCCESS;
+    }
     cuda(cudaEventRecord(end, stream));
     cuda(cudaEventSynchronize(end));
     float ms;
@@ -238,7 +259,7 @@ struct Call {  // one product, ready to be launched with any algorithm
   }
 
   Chosen fastest() const {
-    const auto all = offered(12);
+    const auto all = ways();
     return all[fastest_way(all.size(), [&](std::size_t i, int runs) { return ms_of_run(all[i], runs); })];
   }
 };
