@@ -156,9 +156,13 @@ class Computed:
             return False
         if first.numel() <= FEW:
             return True
-        if self.draws or first.numel() > (FLOATS_LATER if self.bare == "zero" else FLOATS) or first.requires_grad:
+        if self.draws or first.numel() > self.most_floats() or first.requires_grad:
             return False
         return self.values.all_hopeful(x for i, x in enumerate(args) if i not in self.unread)
+
+    def most_floats(self):
+        """How many floats are worth a look: more of zeros, which are kept as a number."""
+        return FLOATS_LATER if self.bare == "zero" and not is_in_an_optimizer() else FLOATS
 
     def number_filled(self, first, args, kwargs):
         """(the number that fills all of `first`, state), which needs no second computation; None: it does."""
@@ -167,7 +171,7 @@ class Computed:
         mask = self.values.mask_of_ones(self.bare, first)
         if not mask:
             floats, n = first.dtype.is_floating_point, first.numel()
-            many = FEW < n <= (FLOATS_LATER if self.bare == "zero" and not is_in_an_optimizer() else FLOATS) if floats else n > LATER
+            many = FEW < n <= self.most_floats() if floats else n > LATER
             if not many or not self.values.on_card(first) or floats and not self.may_be_known(first, ()):
                 return None
         number = 0 if self.bare == "zero" else args[1] if len(args) > 1 else kwargs.get("value")
