@@ -11,7 +11,7 @@ import weakref
 import torch
 
 from .. import library as lib
-from . import masks
+from . import masks, paged
 from .checks import options_of, reason_why_not
 from .direct import run, seed_of
 from .imports import when_imported
@@ -349,6 +349,8 @@ def _of_chosen_keys(module, query, key, attention_mask, named):
     chosen, blocks = named.pop("indices", None), named.pop("block_indices", None)
     if chosen is None and blocks is None:
         return attention_mask
+    if attention_mask is None and named.get("cu_seq_lens_q") is not None:
+        raise ValueError(f"attn_implementation='headroom': {type(module).__name__} chooses keys for each row, which is not served for packed sequences")
     seen = attention_mask.as_tensor() if isinstance(attention_mask, Mask) else attention_mask
     if seen is None:
         seen = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device).tril(key.shape[2] - query.shape[2])[None, None]
@@ -398,7 +400,8 @@ def attend(
     else:
         packed = kwargs.get("cu_seq_lens_q")
         if packed is not None and q.shape[0] == 1:
-            cu_q, cu_k = (torch.as_tensor(kwargs.get(name, packed), dtype=torch.int32, device=q.device)[None] for name in ("cu_seq_lens_q", "cu_seq_lens_k"))
+            lists = packed, paged.list_of(kwargs.get("cu_seq_lens_k", packed), sliding_window is not None)
+            cu_q, cu_k = (torch.as_tensor(ends, dtype=torch.int32, device=q.device)[None] for ends in lists)
         causal = bool(causal) and (q.shape[2] > 1 or packed is not None)
         if causal and sliding_window is not None:
             window, causal = (sliding_window, 0), False
@@ -422,6 +425,9 @@ def attend(
         else:
             count(None)
             return o.transpose(1, 2).contiguous(), None
+    if attention_mask is None and cu_q is not None:
+        raise ValueError(f"attn_implementation='headroom': {type(module).__name__}: {reason}; packed sequences that come without a mask cannot be left to "
+                         "transformers' own attention, which does not know them")  # fmt: skip
     count(reason)
     arguments = {"dropout": dropout, "scaling": scaling, **kwargs}
     if given is not None:
@@ -449,7 +455,7 @@ def _checking(theirs):
     def checked(model, *arguments, **named):
         cls = model if isinstance(model, type) else type(model)
         asked = next(iter((*arguments, *named.values())), None)  # the name, or a config that has it
-        if getattr(asked, "_attn_implementation", asked) == NAME:
+        if getattr(asked, "_attn_implementation", asked) in (NAME, paged.NAME):
             for classes in vars(sys.modules[cls.__module__]).values():
                 if isinstance(classes, dict) and "eager" in classes and NAME not in classes:
                     there = "attn_implementation='sdpa' inside gpu_headroom.torch.replace_sdpa()" if "sdpa" in classes else " or ".join(map(repr, classes))
@@ -463,10 +469,11 @@ def _checking(theirs):
 def _register_attention(module):
     _refuse_own_classes(module.PreTrainedModel)
     functions = module.ALL_ATTENTION_FUNCTIONS
-    if hasattr(functions, "register"):
-        functions.register(NAME, attend)
-    else:  # transformers 4.48: a dict
-        functions[NAME] = attend
+    for name, function in ((NAME, attend), (paged.NAME, paged.attend_paged)):
+        if hasattr(functions, "register"):
+            functions.register(name, function)
+        else:  # transformers 4.48: a dict
+            functions[name] = function
 
 
 def _register_mask(module):
@@ -477,3 +484,4 @@ def register():
     """Make attn_implementation="headroom" known to transformers, now or when it is imported."""
     when_imported("transformers.modeling_utils", _register_attention)
     when_imported("transformers.masking_utils", _register_mask)
+    paged.register()
