@@ -27,6 +27,7 @@ struct Gemm {  // C[m, n] = alpha · A[m, k] · B[k, n] + beta · (add or C), `c
   Math math = Math::exact;
   const void* add = nullptr;  // beta multiplies it, in c's layout; nullptr: c itself
   bool whole_sums = false;    // 8 bits: one sum over the whole of k; else sums over 128 of k, added in FP32
+  double flops() const { return 2.0 * double(m) * double(n) * double(k) * double(count); }
 };
 
 void multiply(const Gemm&, void* workspace, void* stream);

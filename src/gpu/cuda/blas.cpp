@@ -187,11 +187,15 @@ struct Call {  // one product, ready to be launched with any algorithm
   }
 
   // What cuBLASLt offers, and the first of it that needs no workspace with other tiles, where a product is long enough for that to pay.
+  // Kernels that were tried stay loaded, so a card that is nearly full keeps to what is offered: a forecast that fits counts on its bytes.
   std::vector<Chosen> ways() const {
     constexpr double long_flops = 2e9;  // an H200 does them in 4 us
+    constexpr std::size_t room_for_kernels = 256 << 20;
     auto all = offered(12);
     const auto plain = std::find_if(all.begin(), all.end(), [](const Chosen& way) { return way.lent == 0; });
-    if (plain == all.end() || 2.0 * double(p.m) * double(p.n) * double(p.k) * double(p.count) < long_flops) return all;
+    std::size_t left = 0, of = 0;
+    cuda(cudaMemGetInfo(&left, &of));
+    if (plain == all.end() || p.flops() < long_flops || left < room_for_kernels) return all;
     for (const auto& how : variations_of(plain->how))
       if (at_most_counts(how)) all.push_back({how, 0});
     return all;
