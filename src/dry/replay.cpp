@@ -142,9 +142,9 @@ class CachingAllocator {
     } else {
       bytes = is_small ? small_segment : size < own_segment ? large_segment : (size + small_segment - 1) / small_segment * small_segment;
       if (!std::exchange(gave_, false)) collect_garbage();
-      if (limit_ != 0 && reserved_ + bytes > limit_ && !is_small) give_unsplit(stream, size);
-      if (limit_ != 0 && reserved_ + bytes > limit_) empty_cache();
-      if (limit_ != 0 && reserved_ + bytes > limit_) {
+      const auto is_full = [&] { return limit_ != 0 && reserved_ + bytes > limit_; };
+      if (is_full() && (!give_unsplit(stream, size, is_small) || is_full())) empty_cache();
+      if (is_full()) {
         ran_out = true;
         limit_ = 0;
       }
@@ -256,19 +256,24 @@ class CachingAllocator {
   }
 
   // Where blocks of a size are not split, memory is first sought in these: the smallest that is large enough goes back, or the largest until enough has.
-  void give_unsplit(std::uint32_t stream, std::uint64_t size) {
+  // Whether enough has: PyTorch does not ask the driver again where all of them together are smaller than the request, though it may have room by then.
+  bool give_unsplit(std::uint32_t stream, std::uint64_t size, bool is_small) {
     const std::uint64_t least = rules_.set.max_split, wanted = std::max(size, least);
-    if (least == 0) return;
+    if (least == 0 || is_small) return false;
     const auto at = free_[0].lower_bound({stream, wanted, 0, 0});
-    if (at != free_[0].end() && std::get<0>(*at) == stream) return give_to_driver(blocks_.find(std::get<3>(*at)));
+    if (at != free_[0].end() && std::get<0>(*at) == stream) {
+      give_to_driver(blocks_.find(std::get<3>(*at)));
+      return true;
+    }
     for (std::uint64_t gone = 0; gone < wanted;) {
       const auto after = free_[0].lower_bound({stream, wanted, 0, 0});
-      if (after == free_[0].begin()) return;
+      if (after == free_[0].begin()) return false;
       const auto& [of, bytes, age, largest] = *std::prev(after);
-      if (of != stream || bytes < least) return;
+      if (of != stream || bytes < least) return false;
       gone += bytes;
       give_to_driver(blocks_.find(largest));
     }
+    return true;
   }
 
   // Above the threshold large segments without any block go back, those first that more requests than the mean have passed by, until enough has.

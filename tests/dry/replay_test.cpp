@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
 #include <vector>
 
 namespace replay_test {
@@ -131,6 +132,23 @@ TEST(Replay, UnsplitBlocksGoBackFirstWhereMemoryRunsOut) {
   EXPECT_EQ(both->run.reserved, 226 * mib);
   EXPECT_EQ(both->high.reserved, 226 * mib);
   EXPECT_EQ(both->ran_out, 0);
+}
+
+// The same, but what is not split is too little together: then all that is free goes, though the request would fit beside some of it.
+TEST(Replay, AllGoesBackWhereUnsplitBlocksAreTooLittle) {
+  constexpr std::uint64_t d = 4096 * mib, e = 5120 * mib, f = 6144 * mib, g = 7168 * mib, h = 8192 * mib;
+  History run;
+  run.segment(e, 12 * mib).take(e, 12 * mib).segment(f, 12 * mib).take(f, 12 * mib).give(e).give(f).take(e, 12 * mib);  // one of two
+  run.segment(a, 70 * mib).take(a, 70 * mib).segment(b, 30 * mib).take(b, 30 * mib).segment(c, 20 * mib).take(c, 20 * mib).give(a).give(b);
+  for (const auto& [at, bytes] : {std::pair{a, 70 * mib}, {b, 30 * mib}, {f, 12 * mib}}) run.add(RequestIs::segment_free, at, bytes);
+  run.segment(d, 110 * mib).take(d, 110 * mib);  // 70 of 110 MiB went back first
+  run.segment(g, 30 * mib).take(g, 30 * mib).segment(h, 40 * mib).take(h, 40 * mib);
+  const auto spread = spread_of(run.requests, 230 * mib, {}, {}, {.max_split = 64 * mib});
+  ASSERT_TRUE(spread);
+  EXPECT_EQ(spread->run.reserved, 212 * mib);
+  EXPECT_GT(spread->layouts, 1);
+  EXPECT_EQ(spread->low.reserved, 212 * mib);
+  EXPECT_EQ(spread->high.reserved, 212 * mib);
 }
 
 // garbage_collection_threshold: above 90 MiB the large segments that are free for as long as the mean, or longer, go back before another is taken.
