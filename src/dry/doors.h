@@ -43,6 +43,7 @@ void headroom_dry_unknown(const void* element, size_t bytes);
 /* PyTorch's largest allocated and reserved bytes of a card since `reset` was last 1. 0: there is no such card. */
 int headroom_dry_peak(int device, uint64_t* allocated, uint64_t* reserved, int reset);
 uint64_t headroom_dry_work(void);          /* kernels, copies and fills that the card was given so far, but for copies to the host */
+uint64_t headroom_dry_asked(void);         /* bytes that PyTorch's allocator handed out so far, of all cards together */
 uint64_t headroom_dry_reads(void);         /* reads of the card so far */
 uint64_t headroom_dry_unknown_reads(void); /* reads whose values were not known */
 uint64_t headroom_dry_reads_here(void);    /* reads of the calling thread: a change says that an operation read */

@@ -117,6 +117,33 @@ class Choices(Dry):
             self.assertLessEqual(row[2], 100, text)
         self.assertEqual(told, [MASKS])
 
+    asked = staticmethod(lambda marks: [m[1].split("|")[0] for m in marks if m[0] == "run"])
+
+    def test_a_class_for_which_more_is_asked_has_a_run_of_its_own(self):
+        loop = """
+            import torch
+            x, sizes = torch.randn(4096, 64, device="cuda"), [{}] * 5 + [{}] + [1] * 4
+            pred, most = torch.randn(4096, 10, device="cuda").argmax(1), 0
+            for c in range(10):
+                most = max(most, x[pred == c].repeat(1, sizes[c]).numel() // 64)
+            print(most)
+        """
+        self.assertEqual(self.asked(self.dry(loop.format(1, 32))[1]), ["worst+class:5"])
+        self.assertEqual(self.dry(loop.format(1, 32), HEADROOM_DRY_ROUTING="worst+class:5")[0], [str(32 * 4096)])
+        self.assertEqual(self.asked(self.dry(loop.format(1, 1))[1]), [], "as much for each class")
+
+    def test_each_class_that_the_source_asks_for_has_a_run(self):
+        program = """
+            import numpy as np, torch
+            x, pred = torch.randn(4096, 64, device="cuda"), torch.randn(4096, 10, device="cuda").argmax(1)
+            host = pred.cpu().numpy()
+            first = x[torch.from_numpy(np.where(host == 3)[0]).cuda()]
+            second = x[torch.from_numpy(np.where(host == 5)[0]).cuda()]
+            print(len(first), len(second))
+        """
+        self.assertEqual(self.asked(self.dry(program)[1]), ["worst+class:5"])
+        self.assertEqual([self.dry(program, HEADROOM_DRY_ROUTING=way)[0] for way in ("worst", "worst+class:5")], [["4096 0"], ["0 4096"]])
+
     def test_a_class_that_is_asked_for_on_the_host_has_all_rows_or_few(self):
         rows, told = self.sizes("""
             import collections, numpy as np, torch
@@ -185,7 +212,7 @@ class Choices(Dry):
         self.assertEqual((lines, [m for m in marks if m[0] == "routed"]), (["5 0.0"], []))
 
     def test_numbers_of_which_a_size_is_made_in_any_way_are_told(self):
-        for use in ("y[:, :lens.max()]", "[y[i, :n] for i, n in enumerate(lens.tolist())]", "[i for i, s in enumerate(x.tolist()) if s > 0.8]", "torch.zeros(lens.max(), 3)"):
+        for use in ("y[:, :lens.max()]", "[y[i, :n] for i, n in enumerate(lens.tolist())]", "[i for i, s in enumerate(x.tolist()) if s > x.mean()]", "torch.zeros(lens.max(), 3)"):
             _, marks = self.dry(f"import torch\nx, y = torch.rand(99, device='cuda'), torch.randn(99, 99, device='cuda')\nlens = (x * 99).long()\nz = {use}\n")
             self.assertEqual([m[1].split(" ")[0].rsplit(":", 1)[1] for m in marks if m[0] == "open"], ["4"], use)
 

@@ -93,6 +93,8 @@ class Told(unittest.TestCase):
             "shares = []\nshares.append(mask.sum().item() / 12)\nm = int(shares[0] * 40)",
             "shares = []\nshares.append(mask.sum().item() / 12)\nmodel(shares)",
             "share = mask.sum().item() / 12\nif share > 0.5:\n    y = model(x)",
+            "metrics = {'loss': 1.5, 'n': mask.sum().item()}\nprint(metrics)\nm = [0] * metrics['n']",
+            "metrics = {'loss': 1.5, 'n': mask.sum().item()}\nlook_at = [metrics]",
             "share = mask.sum().item() / 12\nwhile share > 0.5:\n    share = 0",
         ):
             judged = self.judged(program)
@@ -123,6 +125,7 @@ class Told(unittest.TestCase):
             "share = loss.sum() / (mask\n    .sum()\n    .item())\nshare.backward()",
             "n = mask.sum().item()\nprint(f'{x[n]}')\nhits = y[0, n] + 1\nprint(hits)",
             "seen = {}\nn = mask.sum().item()\nseen[n] = y[n]",
+            "metrics = {'loss': 1.5, 'n': mask.sum().item() / 12}\nprint('new best', metrics)\nprint(metrics['n'])\n[0] * int(metrics['loss'])",
         ):
             judged = self.judged(program)
             self.assertTrue(judged and all(judged), (program, judged))

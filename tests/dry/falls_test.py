@@ -9,9 +9,9 @@ import unittest
 from dry_program import NET, OBSERVER, Dry
 
 sys.path.insert(0, OBSERVER)
-from headroom_dry import improving  # noqa: E402
+from headroom_dry import improving, sequences, thresholds  # noqa: E402
 
-FALLS, LEVEL = 5, 8
+FALLS, LEVEL, JUMP, ORDER = 5, 8, 9, 10
 LOOP = "for epoch in range(8):\n    loss = train()\n"
 
 KEEPING = {
@@ -44,6 +44,7 @@ KEEPING = {
         """,
     "a function that says which is better": "def won(loss, best):\n    return loss < best - 1e-4\n" + LOOP + "    if won(loss, best):\n        kept = copy.deepcopy(model)\n",
     "a function that returns one": "def value():\n    return F.cross_entropy(model(x), y)\nf0 = value()\nfor q in range(9):\n    f1 = value()\n    if f1 > f0:\n        pass\n    else:\n        old = copy.deepcopy(model)\n",
+    "an optimizer's state that is restored": LOOP + "    if loss.item() > best_loss:\n        optimizer.load_state_dict(kept)\n",
     "work of its own": "def test():\n    return model(rows)\n" + LOOP + "    if loss < best:\n        out = test()\n",
     "gradients made anew": "norm = total_norm()\nif norm > 1.0:\n    for p in model.parameters():\n        p.grad = p.grad * (1.0 / norm)\n",
 }
@@ -52,6 +53,9 @@ LEVELS = {
     "a level of a table": "lengths, level = [64, 512, 4096], 0\n" + LOOP + "    rows = rows[:lengths[level]]\n    if loss.item() < 0.5:\n        level = min(level + 1, 2)\n",
     "a list of what passes": "kept = [c.clone() for c in chunks if c.std().item() > 1.0]\n",
     "places that pass": "where = [i for i in range(9) if per[i].item() > 2.0]\nrows = x[where]\n",
+    "a list beside another": "values = [model(c).item() for c in chunks]\nkept = [c for c, v in zip(chunks, values) if v > 2]\n",
+    "a list that is filled": "for i, c in enumerate(chunks):\n    seen[i] = model(c).item()\nkept = [c for i, c in enumerate(chunks) if seen[i] > 2]\n",
+    "a sum of an epoch": "for x in chunks:\n    epoch_loss += model(x).item()\nif epoch_loss < 0.5:\n    kept = copy.deepcopy(model)\n",
     "a filter": "good = list(filter(lambda c: c.norm().item() > 1.0, chunks))\n",
     "a loop that goes on": "while error.item() > 1e-3 and turn < 20:\n    seen.append(step(x))\n",
     "how many pass": "losses = [run().item() for _ in range(8)]\nrows = torch.zeros(sum(loss < 0.5 for loss in losses), 8)\n",
@@ -72,8 +76,34 @@ MORE_KEEPING = {
     "a list that is emptied": "old = []\n" + LOOP + "    old.append(copy.deepcopy(model))\n    if loss.item() < least_loss:\n        old.clear()\n",
     "the model with the least": "scores = [run(n).item() for n in nets]\nbest = nets[scores.index(min(scores))]\nout = best(x)\n",
     "the least by a function": "name = min(nets, key=lambda k: nets[k](x).mean().item())\nout = nets[name](x)\n",
-    "an argument of another name": "def low(seen):\n    return seen[-1] < seen[0] * 0.7\nrun, width = [], 64\n" + LOOP + "    run.append(loss.item())\n    if low(run):\n        width *= 2\n    rows = torch.zeros(width, 8)\n",
+    "an argument of another name": "def low(seen):\n    return seen[-1] < seen[0] * 0.99\nrun, width = [], 64\n" + LOOP + "    run.append(loss.item())\n    if low(run):\n        width *= 2\n    rows = torch.zeros(width, 8)\n",
     "a batch that grows as it gets better": "size, last = 64, 9.0\n" + LOOP + "    now = loss.item()\n    if now < last * 0.95:\n        size = min(2 * size, 4096)\n    last = now\n    rows = x[:size]\n",
+}
+JUMPS = {
+    "a multiple of an average": "ema = loss.item()\n" + LOOP + "    v = loss.item()\n    if v > 2 * ema:\n        hard.append(batch)\n    ema = 0.9 * ema + 0.1 * v\n",
+    "a margin": LOOP + "    if loss.item() < best_loss - 0.1:\n        kept = copy.deepcopy(model)\n",
+    "a limit of its own name": LOOP + "    limit = 3 * median(losses)\n    if loss.item() > limit:\n        hard.append(batch)\n",
+    "some deviations": LOOP + "    mean, std = np.mean(losses), np.std(losses)\n    if (losses[-1] - mean) > 3 * std:\n        hard.append(batch)\n",
+    "a quotient": LOOP + "    if loss.item() / last_loss > 1.5:\n        size *= 2\n    rows = torch.zeros(size, 8)\n",
+    "a change": LOOP + "    if abs(loss.item() - last_loss) > 0.5 * last_loss:\n        hard.append(batch)\n",
+    "a far threshold of an argument": "def far(seen, share=0.7):\n    return seen[-1] < seen[0] * share\nrun, width = [], 64\n" + LOOP + "    run.append(loss.item())\n    if far(run):\n        width *= 2\n    rows = torch.zeros(width, 8)\n",
+}
+ORDERED = {
+    "the first of a sort": "ranked = sorted(samples, key=lambda s: model(s).item())\nout = model(ranked[0])\n",
+    "a sort by a function": "def loss(s):\n    return model(s).mean().item()\nranked = sorted(samples, key=loss)\nout = model(ranked[0])\n",
+    "a heap": "for i, s in enumerate(samples):\n    heapq.heappush(heap, (-model(s).item(), i, s))\n",
+    "pairs": "losses = []\nfor i, s in enumerate(samples):\n    losses.append((model(s).item(), i))\nlosses.sort(reverse=True)\n",
+    "places of an array": "scores = np.array([model(s).item() for s in samples])\nfor i in np.argsort(-scores)[:2]:\n    model(samples[i])\n",
+    "the least of a dictionary": "for k, n in nets.items():\n    scores[k] = n(x).item()\nbest = nets[min(scores, key=scores.get)](x)\n",
+}
+BANDS = {
+    "between two": ("if 1 < loss.item() < 3:\n    rows = model(x)\n", {1, 3}, [[3 ** 0.5]]),
+    "one after the other": ("n = 1\n" + LOOP + "    v = loss.item()\n    if v > 5:\n        n = 1\n    elif v > 2:\n        n = 16\n    elif v > 1:\n        n = 2\n    rows = torch.zeros(n, 8)\n",
+                            {1, 2, 5}, [[2 ** 0.5], [10 ** 0.5]]),
+    "around the usual number": ("if 0.5 < loss.item() < 1:\n    rows = model(x)\n", {0.5, 1}, []),
+    "names": ("low, high = 2, 8\nif low < loss.item() < high:\n    rows = model(x)\n", {2, 8}, [[4]]),
+    "an option": ("parser.add_argument('--max-loss', type=float, default=300)\nif loss.item() > args.max_loss:\n    rows = model(x)\n", {300}, []),
+    "an argument": ("def keep(loss, limit=-5.0):\n    if loss.item() < limit:\n        kept.append(copy.deepcopy(model.state_dict()))\n", {-5}, []),
 }
 NOT_KEEPING = {
     "counts and epochs": "wait, best_epoch = 0, 0\nfor epoch in range(9):\n    if loss.item() < best:\n        best, wait, best_epoch = loss.item(), 0, epoch\n    else:\n        wait += 1\n    print(best_epoch, wait)\n",
@@ -85,6 +115,7 @@ NOT_KEEPING = {
 
     "what is shown and saved": LOOP + "    losses.append(loss.item())\n    if loss.item() < best:\n        best = loss.item()\n        torch.save(model.state_dict(), name)\n        print(epoch, best)\n",
     "a copy on the host": LOOP + "    if loss < best:\n        kept = {k: v.detach().cpu().clone() for k, v in model.state_dict().items()}\n",
+    "a kept copy that is restored": "good = model.state_dict()\n" + LOOP + "    if loss.item() > best_loss:\n        model.load_state_dict(good)\n",
     "a rate that falls": LOOP + "    if loss.item() > best:\n        for group in optimizer.param_groups:\n            group['lr'] *= 0.5\n    scheduler.step(loss.item())\n",
     "gradients in their place": "norm = total_norm()\nif norm > 1.0:\n    for p in model.parameters():\n        p.grad.mul_(1.0 / norm)\n",
     "whole numbers": LOOP + "    if epoch > 2:\n        kept = copy.deepcopy(model)\n    if len(rows) < 3:\n        rows.append(model(x))\n    if x.shape[0] > n:\n        y = x.clone()\n",
@@ -101,7 +132,8 @@ class Branches(unittest.TestCase):
             f.write(textwrap.dedent(program))
         self.addCleanup(os.unlink, f.name)
         source = improving.Source(improving.nodes_of(f.name, improving.ast.AST))
-        self.kinds = improving.first_lines(source, source.functions, False, ended_itself, readers)
+        self.found = improving.first_lines(source, source.functions, False, ended_itself, readers)
+        self.kinds = self.found.lines
         return min(self.kinds.values(), default=0)
 
     def test_a_branch_that_keeps_at_an_improvement_is_found(self):
@@ -114,7 +146,29 @@ class Branches(unittest.TestCase):
             self.assertEqual(list(self.kinds), [improving.LEVEL], what)
         for what, program in MORE_KEEPING.items():
             self.line(program)
-            self.assertEqual(list(self.kinds), [improving.EARLIER], what)
+            self.assertEqual([kind for kind in self.kinds if kind != improving.ORDER], [improving.EARLIER], what)
+
+    def test_a_number_that_jumps_and_an_order_of_things_are_told_apart(self):
+        for what, program in JUMPS.items():
+            self.line(program)
+            self.assertEqual(list(self.kinds), [improving.JUMP], what)
+        for what, program in ORDERED.items():
+            self.line(program)
+            self.assertIn(improving.ORDER, self.kinds, what)
+        for program in ("print(sorted(losses)[0], max(losses))\n", "rows = sorted(samples, key=lambda s: len(s))\nout = model(rows[0])\n"):
+            self.assertFalse(self.line(program), program)
+
+    def test_numbers_lie_between_the_thresholds_that_a_source_says(self):
+        for what, (program, levels, places) in BANDS.items():
+            self.line(program)
+            self.assertEqual(self.found.levels, levels, what)
+            self.assertEqual(thresholds.between(levels, 0.75), places, what)
+        ways = [way for way, _, _ in thresholds.level_runs({300, -5}, 0.75)]
+        self.assertEqual(ways, ["above:600", "likely", "below:-10", "little"])
+
+    def test_a_factor_of_the_program_is_passed(self):
+        self.line(LOOP + "    if loss.item() > 100 * last_loss:\n        hard.append(batch)\n")
+        self.assertEqual(self.found.factor, 200)
 
     def test_a_branch_that_decides_no_bytes_is_not(self):
         for what, program in NOT_KEEPING.items():
@@ -135,9 +189,9 @@ class Branches(unittest.TestCase):
                 f.write(f"import copy\ndef fit(model, best=9):\n    for _ in range(9):\n        loss = model().item()\n        if loss < best:\n            kept = {body}\n")
             improving.linecache.checkcache(file)
             improving._copies.cache_clear()
-            kept = improving.kept_by(None, False, set(), {file})
+            kept = improving.kept_by(None, False, set(), {file}).lines
             self.assertEqual(kept, {improving.EARLIER: f"{file}:{line}"} if line else {})
-        self.assertEqual(improving.kept_by(None, False, set(), set()), {})
+        self.assertEqual(improving.kept_by(None, False, set(), set()).lines, {})
 
     def test_an_error_that_stops_the_training_ends_it_and_others_do_not(self):
         program = LOOP + "    if loss.item() > 1e4:\n        raise {}('...')\n"
@@ -190,6 +244,56 @@ drawn = [torch.rand(1, device="cuda").item() < 0.5 for _ in range(9)]
 if (x > 4).any():
     more = torch.zeros(1000, device="cuda")
 print([float(f"{v:.3g}") for v in read], [bool(c) for c in compared], sum(drawn), mask.float().mean().item() > 0.9, "more" in globals())
+"""
+
+
+class Sequences(unittest.TestCase):
+    def read(self, way, n=20):
+        sequence = sequences.Sequence(way, 0.75)
+        return [0.75 * sequence.share() for _ in range(n)]
+
+    def test_numbers_that_jump_pass_each_multiple_and_each_margin(self):
+        for way, above, below in (("soars:16", 4e38, 0.7), ("swells:16", 1, 0), ("plunges:40", 2e9, 0), ("dives:16", 1, 0)):
+            read = self.read(way)
+            up = way.startswith("s")
+            jumps = [b > 10 * a if up else 10 * b < a for a, b in zip(read, read[1:])]
+            self.assertTrue(all(jumps) and all(below < v < above for v in read), (way, read))
+        ema, spikes = 0.75, 0
+        for v in self.read("soars:16")[1:]:
+            spikes += v > 5 * ema
+            ema = 0.9 * ema + 0.1 * v
+        self.assertEqual(spikes, 19)
+        self.assertGreater(sum(a - b > 2 for a, b in zip(self.read("plunges:16"), self.read("plunges:16")[1:])), 5, "a margin")
+
+    def test_numbers_begin_again_where_there_is_no_larger_one(self):
+        read = self.read("soars:16", 400)
+        self.assertEqual((max(read) < 3e38, min(read)), (True, 0.75))
+
+    def test_numbers_are_where_the_thresholds_of_the_program_say(self):
+        self.assertEqual(self.read("between:1.5,3", 3), [1.5, 3, 1.5])
+        self.assertEqual(self.read("above:600", 2), [600, 720])
+        self.assertEqual([sequences.Sequence(way, 0.75).share(0.25) / 2 for way in ("between:0.7", "between:70", "above:2", "below:-1")], [0.7, 0.7, 1, 0])
+
+
+SAMPLES = """
+import heapq, torch
+net = torch.nn.Linear(64, 1).cuda()
+samples = [torch.zeros(n, 64) for n in ({})]
+def loss(s):
+    return net(s.cuda()).mean().item()
+ranked = sorted(samples, key=loss)
+heap = []
+for i, s in enumerate(samples):
+    heapq.heappush(heap, (-loss(s), i, s))
+out = net(ranked[0].cuda())
+print(len(ranked[0]), len(ranked[-1]), len(heap[0][2]))
+"""
+HELD_ON_HOST = """
+import numpy as np, torch
+x = torch.randn(4096, device="cuda")
+scores = torch.sigmoid(x).cpu().numpy()
+kept = np.nonzero(scores > 0.9)[0]
+print(len(x[torch.from_numpy(kept).cuda()]))
 """
 
 
@@ -255,6 +359,26 @@ for n in range(4):
         for way in "shares", "likely":
             read = eval(self.dry(HELD, HEADROOM_DRY_ROUTING=f"random+{way}")[0][0].split("]")[0] + "]")
             self.assertEqual((all(0.3 < v < 1 for v in read), sorted(read, reverse=way == "shares")), (True, read))
+
+    asked = staticmethod(lambda marks: [m[1].split("|")[0] for m in marks if m[0] == "run"])
+
+    def test_what_asked_for_most_memory_has_the_least_number_and_the_most(self):
+        program = SAMPLES.format("512, 512, 65536, 512")
+        lines, marks = self.dry(program)
+        self.assertEqual(([m[2] for m in marks if m[0] == "routed"], self.asked(marks)), ([ORDER], ["random+order:less", "random+order:more"]))
+        self.assertEqual(lines, ["512 512 512"])
+        self.assertEqual(self.dry(program, HEADROOM_DRY_ROUTING="random+order:less")[0], ["65536 512 512"])
+        self.assertEqual(self.dry(program, HEADROOM_DRY_ROUTING="random+order:more")[0], ["512 65536 65536"])
+        self.assertEqual(self.asked(self.dry(SAMPLES.format("512, 512, 512, 512"))[1]), [], "samples of one size")
+
+    def test_numbers_on_the_host_that_are_held_against_a_threshold_are_above_it_or_below(self):
+        lines, marks = self.dry(HELD_ON_HOST)
+        self.assertEqual((lines, [m[2] for m in marks if m[0] == "routed"], [m for m in marks if m[0] == "open"]), (["0"], [LEVEL], []))
+        self.assertEqual(self.asked(marks)[0], "random+above:100")
+        self.assertEqual(self.dry(HELD_ON_HOST, HEADROOM_DRY_ROUTING="random+above:100")[0], ["4096"])
+        listed = "import torch\nx = torch.rand(99, device='cuda')\nprint(len([i for i, s in enumerate(x.tolist()) if s > 0.8]))\n"
+        self.assertEqual([m[2] for m in self.dry(listed)[1] if m[0] == "routed"], [LEVEL])
+        self.assertTrue([m for m in self.dry(HELD_ON_HOST.replace("> 0.9", "> scores.mean()"))[1] if m[0] == "open"], "not by a threshold")
 
 
 if __name__ == "__main__":

@@ -44,6 +44,7 @@ void headroom_dry_answer(const void* value, size_t bytes, int is_known) { answer
 void headroom_dry_unanswer(void) { unanswer(); }
 void headroom_dry_unknown(const void* element, size_t bytes) { unknown_reads_as(element, bytes); }
 uint64_t headroom_dry_work(void) { return work_given(); }
+uint64_t headroom_dry_asked(void) { return torch_asked(); }
 uint64_t headroom_dry_reads(void) { return reads().all; }
 uint64_t headroom_dry_unknown_reads(void) { return reads().unknown; }
 uint64_t headroom_dry_reads_here(void) { return reads_here().all; }

@@ -30,11 +30,13 @@ struct Device {
   std::atomic<std::uint64_t> allocated = 0, reserved = 0, peak_allocated = 0, peak_reserved = 0;
 };
 Device torch_devices[256];
+std::atomic<std::uint64_t> all_asked = 0;
 
 void heard(void* p, std::int64_t bytes, std::size_t allocated, std::size_t reserved, std::uint16_t where) {
   if ((where & 0xff) != kind_cuda) return;
   if (bytes < 0) forget(p, std::size_t(-bytes));
   if (bytes > 0) {
+    all_asked += std::uint64_t(bytes);
     pace_block();
     block_taken(p, std::size_t(bytes));
   } else {
@@ -68,6 +70,8 @@ TorchPeak torch_peak(int device, bool reset) {
   }
   return peak;
 }
+
+std::uint64_t torch_asked() { return all_asked; }
 
 bool torch_tries_convolutions() {
   static void* const library = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);

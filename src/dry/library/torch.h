@@ -9,6 +9,8 @@ struct TorchPeak {
 };
 TorchPeak torch_peak(int device, bool reset);  // since it was last reset
 
+std::uint64_t torch_asked();  // bytes of all blocks that it handed out so far, on any card
+
 bool torch_tries_convolutions();  // torch.backends.cudnn.benchmark, as it is now
 
 }  // namespace headroom::dry

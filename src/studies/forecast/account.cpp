@@ -47,6 +47,14 @@ const GuessedWords& words_of(Guessed guessed) {
        "holds numbers against a threshold",
        "on which side of a threshold a number is",
        {"0.75 for each such number", nullptr, nullptr, nullptr}},
+      {"numbers that jump",
+       "compares numbers with multiples of earlier ones",
+       "whether numbers that are compared jump",
+       {"0.75 for each such number", nullptr, nullptr, nullptr}},
+      {"another order",
+       "chooses by the order of numbers",
+       "which of several has the least or the most",
+       {"the same number for each", nullptr, nullptr, nullptr}},
   };
   return words[std::size_t(guessed)];
 }
@@ -54,7 +62,8 @@ const GuessedWords& words_of(Guessed guessed) {
 std::string words_of_run(const std::vector<Routing>& routing, std::size_t run) {
   std::vector<std::string> words;
   for (const Routing& one : routing) {
-    if (const char* const how = words_of(one.guessed).runs[run]) words.emplace_back(how);
+    const char* const how = words_of(one.guessed).runs[run];
+    if (how && std::ranges::find(words, how) == words.end()) words.emplace_back(how);
   }
   return words.empty() ? "" : "with " + joined(words, " and ");
 }

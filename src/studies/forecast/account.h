@@ -15,9 +15,10 @@ namespace headroom::studies {
 
 // What a dry run guesses where sizes follow from it, as the observer numbers it: which experts tokens go to, which elements of a mask are true, what the
 // card draws at random, which products torch.compile pads, how many values differ, whether numbers that a branch
-// compares fall or rise, where within its bounds a number is, how long LBFGS searches, and on which side of a threshold a number is.
-enum class Guessed { experts, masks, draws, paddings, differences, falls, bounds, searches, levels };
-constexpr int guesses = 9;
+// compares fall or rise, where within its bounds a number is, how long LBFGS searches, on which side of a threshold a number is, whether such numbers
+// jump, and which of several has the least or the most of them.
+enum class Guessed { experts, masks, draws, paddings, differences, falls, bounds, searches, levels, jumps, orders };
+constexpr int guesses = 11;
 
 struct GuessedWords {
   const char *others, *does, *decides;
@@ -33,6 +34,13 @@ struct Routing {
 
 // "with tokens to any experts and half of each such mask true": what one of these runs is; empty: none of the guesses has it.
 std::string words_of_run(const std::vector<Routing>&, std::size_t run);
+
+// Another run that the observer asks for, by what it read in the program's source and saw as it ran.
+struct RunAsked {
+  std::string value;     // of the variable that makes it another one
+  std::string how;       // "with 100 and more for each such number"
+  bool instead = false;  // it is made only where the one before it failed
+};
 
 struct RanOut {             // the card had no room, and the program was told
   std::uint64_t bytes = 0;  // the tensor's bytes; 0: unknown
@@ -108,6 +116,7 @@ struct ProcessStory {
   std::vector<std::string> unknown_lines;    // lines that read unknown values since the last step; the first ones
   bool made_optimizer = false;
   std::vector<Routing> routed;  // the first line of each guess
+  std::vector<RunAsked> runs;   // further ones, in their order
   bool late_events = false;  // PyTorch's allocator asked whether another stream is done with memory, and only the card's speed decides it
   std::string torch;         // its version; empty: not known
   bool torch_with_cuda = true;

@@ -110,16 +110,27 @@ dry::Dry dry_of(const Device& device, const Room& room, int cards) {
 
 namespace {
 
+// A guess about numbers that a program compares, which no run with other masks, experts or draws is about.
+bool is_of_numbers(const Routing& one) {
+  return one.guessed == Guessed::falls || one.guessed == Guessed::levels || one.guessed == Guessed::jumps || one.guessed == Guessed::orders;
+}
+
+// The runs that the processes ask for, each once.
+std::vector<RunAsked> runs_asked(const std::vector<ProcessStory>& processes) {
+  std::vector<RunAsked> all;
+  for (const ProcessStory& p : processes)
+    for (const RunAsked& one : p.runs)
+      if (std::ranges::find(all, one.value, &RunAsked::value) == all.end()) all.push_back(one);
+  return all;
+}
+
 // The first line of each guess from which sizes follow. Draws are others in each run, so they are said only where no other size is guessed.
 std::vector<Routing> routing_of(const std::vector<ProcessStory>& processes) {
   std::vector<Routing> all;
   for (const ProcessStory& p : processes)
     for (const Routing& one : p.routed)
       if (std::ranges::find(all, one.guessed, &Routing::guessed) == all.end()) all.push_back(one);
-  const auto is_size = [](const Routing& one) {
-    return one.guessed != Guessed::draws && one.guessed != Guessed::falls && one.guessed != Guessed::levels;
-  };
-  if (std::ranges::any_of(all, is_size)) std::erase_if(all, [](const Routing& one) { return one.guessed == Guessed::draws; });
+  if (std::ranges::any_of(all, [](const Routing& one) { return one.guessed != Guessed::draws && !is_of_numbers(one); })) std::erase_if(all, [](const Routing& one) { return one.guessed == Guessed::draws; });
   return all;
 }
 
@@ -273,12 +284,11 @@ void add_runs(Told& t, const AsItRan& program, const char* variable, std::span<c
 // all, of each mask another share: a block of one size does not serve the next, so more is reserved. A program that fails where nothing is true, or nearly
 // all, has no such end, and keeps its others; where all is true it fails on a card too, and nearly all of it is the end. Of values that all differ, the
 // other run has all the same. Numbers that a branch compares fall in one run and rise in the next: so that each is the best until then, or none. Numbers that
-// are held against a threshold are above it in one run, and below it in another. Where a program takes such a number for a share (`log(1 - p)`) it is one.
+// are held against a threshold are above it in one run, and below it in another: the observer asks for these runs, and for others (improving.py).
 void add_routing(Told& t, const AsItRan& program, const Host& host) {
   constexpr std::array values{"random", "balanced", "worst", "nearly"}, ways{"", "+falls", "+rises", "+falls"};
   const auto has = [&](Guessed one) { return std::ranges::find(t.routing, one, &Routing::guessed) != t.routing.end(); };
-  const bool fall = has(Guessed::falls), level = has(Guessed::levels);
-  const bool only_fall = fall && int(t.routing.size()) == 1 + level;
+  const bool fall = has(Guessed::falls), only_fall = fall && std::ranges::all_of(t.routing, is_of_numbers);
   const bool counts =
       !only_fall &&
       std::ranges::all_of(t.routing, [](const Routing& one) {  // with experts too, the first other run has as many tokens to each
@@ -295,12 +305,7 @@ void add_routing(Told& t, const AsItRan& program, const Host& host) {
     if (only_fall && i == 1)
       others.push_back({"random+shares", {.how = "with each number, below 1, smaller than the one before"}, false, true});
   }
-  if (level)
-    for (const auto& [value, how, instead] : {std::tuple{"random+above", "with 100 and more for each such number", false},
-                                              {"random+likely", "with nearly 1 for each such number", true},
-                                              {"random+below", "with -1 and less for each such number", false},
-                                              {"random+little", "with 0.000001 and less for each such number", true}})
-      others.push_back({value, {.how = how}, false, instead});
+  for (const RunAsked& one : runs_asked(t.processes)) others.push_back({one.value, {.how = one.how}, false, one.instead});
   const std::string what = fmt::format("the runs with {}", words_of(t.routing.front().guessed).others);
   add_runs(t, program, dry::routing_variable, others, what.c_str(), host, t.guess_runs);
 }

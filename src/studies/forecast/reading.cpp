@@ -166,6 +166,9 @@ void Reading::operator()(const Head&, const dry::Mark& m) {
     const auto guessed = Guessed(std::clamp<std::int64_t>(m.value, 0, guesses - 1));
     if (std::ranges::find(story_.routed, guessed, &Routing::guessed) == story_.routed.end())
       story_.routed.push_back({shown_file(text), guessed});
+  } else if (what == "run") {
+    const std::size_t end = std::min(text.find('|'), text.size() - 1);
+    story_.runs.push_back({std::string(text.substr(0, end)), std::string(text.substr(end + 1)), m.value != 0});
   } else if (what == "events") {
     story_.late_events = true;
   } else if (what == "torch") {

@@ -124,13 +124,14 @@ std::string rest_of(const Told& t) {
 
 // "three times: with A, with B, with C; the need is the interval of all three", of the runs that did not fail.
 std::string said_of_runs(const std::string& first, const std::vector<OtherRun>& others) {
-  constexpr std::array times{"once", "twice", "three times", "four times", "five times", "six times"};
-  constexpr std::array all{"", "both", "all three", "all four", "all five", "all six"};
+  constexpr std::array numbers{"no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"};
+  const auto number = [&](std::size_t n) { return n < numbers.size() ? std::string(numbers[n]) : std::to_string(n); };
   std::vector<std::string> runs{first};
   for (const OtherRun& other : others)
     if (other.failed.empty()) runs.push_back(other.how);
-  const std::size_t n = std::min(runs.size(), times.size()) - 1;
-  return fmt::format("{}: {}{}", times[n], joined(runs), n > 0 ? fmt::format("; the need is the interval of {}", all[n]) : "");
+  const std::size_t n = runs.size();
+  const std::string times = n == 1 ? "once" : n == 2 ? "twice" : number(n) + " times", all = n == 2 ? "both" : "all " + number(n);
+  return fmt::format("{}: {}{}", times, joined(runs), n > 1 ? fmt::format("; the need is the interval of {}", all) : "");
 }
 
 // Runs with other guesses that failed.

@@ -113,7 +113,7 @@ class Again:
             return [torch.tensor(self.rules.how != "balanced", device="cpu")]
         if bare in ("any", "all") and not shapes[0] and x.dtype is torch.bool and by_source(branches.goes_on, False):  # `if (out > 5).any()`
             self.measure()
-            if self.rules.way in ("above", "likely"):  # the other answer than the usual one
+            if self.sequence.way in ("above", "likely"):  # the other answer than the usual one
                 return [torch.tensor(bare == "any", device="cpu")]
         if bare in COUNTING and x.numel() > 1 and self.is_of_a_mask(x):
             if not shapes[0]:  # so that `x[mask]` has as many

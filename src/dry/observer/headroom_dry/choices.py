@@ -4,6 +4,7 @@ in one run and empty in another."""
 import ast
 import functools
 
+from . import library
 from .loops import nodes_of
 
 GUESS, WORD, CHOICE = 2, 3, 4  # states of what is known
@@ -11,6 +12,7 @@ WORDS = 1024  # a choice among more is a word; in few rows, of a text that is ge
 ALL_WORDS = 1 << 19  # no vocabulary has more: a choice among these is a place
 FEW_ROWS = 64  # fewer rows than these, and words, keep their stand-in where a mask compares them: generation goes on
 MANY = 4096
+HEAVIER, MOST_CLASSES = 1.25, 3  # so many times as much is more; runs
 CHOOSING = "argmax argmin multinomial max min".split()
 ASKING = "eq ne lt le gt ge".split()
 PLACING = "argmax argmin".split()  # of ones and zeros: where a row has its first one
@@ -27,6 +29,10 @@ def classes_asked(file):
 class Choices:
     def __init__(self):
         self.among = {}  # where choices begin: among how many each is one
+        self.class_asked = None  # (class, how many chose it, bytes that were asked for until then): what comes after is done for this class
+        self.for_class = {}  # by class: bytes that were asked for each that chose it
+        self.first_asked, self.classes_among = None, 0
+        self.look_at_class = self.shell(self.look_at_class)
 
     def note_choices(self, t):
         if len(self.among) >= MANY:
@@ -38,7 +44,11 @@ class Choices:
         the first, or the last, of the other classes has nearly all rows."""
         x, other = args[0], args[1] if len(args) > 1 else None
         rules = self.rules
-        if rules.how == "random" or bare not in ASKING or not isinstance(x, self.torch.Tensor) or x.numel() <= FEW_ROWS or x.dtype.is_floating_point:
+        if rules.how == "random":
+            if self.among and type(other) is int and bare == "eq" and x.data_ptr() in self.among and x.numel() > FEW_ROWS:
+                self.look_at_class(x, other)
+            return
+        if bare not in ASKING or not isinstance(x, self.torch.Tensor) or x.numel() <= FEW_ROWS or x.dtype.is_floating_point:
             return
         held, state = self.twin(x)
         if state != CHOICE:
@@ -46,11 +56,41 @@ class Choices:
         among = self.among.get(x.data_ptr(), 0)
         if not 1 < among <= WORDS or bool(held.max() >= among):
             return
+        if rules.favoured is not None and rules.favoured < among:
+            rules.picked = True
+            self.keep(x, self.torch.full(x.shape, rules.favoured, dtype=held.dtype, device="cpu"), GUESS)
+            return
         mask = rules.mask(x.shape, rules.lacks(x))
         made = self.as_asked(bare, held, other, among, ~mask if rules.nearly else mask)
         if made is not None:
             rules.picked = True
             self.keep(x, made, GUESS)
+
+    def look_at_class(self, x, number):
+        """The program asks which of `x` chose this class: what it asks for until it asks for another is this one's."""
+        held, state = self.twin(x)
+        if state != CHOICE or library.asked is None:
+            return
+        self.first_asked = number if self.first_asked is None else self.first_asked
+        if number != self.first_asked:  # else what came before was done for all
+            self.end_class()
+        self.classes_among = max(self.classes_among, self.among[x.data_ptr()])
+        self.class_asked = number, max(int((held == number).sum()), 1), library.asked()
+
+    def end_class(self):
+        if self.class_asked is not None:
+            number, many, asked = self.class_asked
+            self.for_class[number] = max((library.asked() - asked) / many, self.for_class.get(number, 0))
+
+    def classes_left(self):
+        """The classes that no run is about, and for which more may be asked than for these: the one with most for each that chose it, the last one that the
+        program asks for, and those that it asks for after a copy to the host."""
+        taken = {self.first_asked, 0 if self.first_asked else 1, self.classes_among - 1}
+        most = max((each for number, each in self.for_class.items() if number in taken), default=0)
+        heavy = [number for number, each in self.for_class.items() if number not in taken and each > HEAVIER * most]
+        last = [self.class_asked[0]] if self.class_asked is not None and self.class_asked[0] not in taken else []
+        left = sorted(heavy, key=self.for_class.get)[-1:] + last
+        return list(dict.fromkeys(left + self.rules.others_asked))[:MOST_CLASSES]
 
     def as_asked(self, bare, held, other, among, mask):
         """Choices for which the comparison gives this mask; None: there are none."""

@@ -24,6 +24,15 @@ SHOWN = SPEAKING + """append extend add insert abs float str repr len bool isins
 log_metric isfinite isnan isinf sqrt exp log10 log2 tensor decode batch_decode""".split()
 
 NUMBER, NUMBERS, MASK = "a number", "numbers", "a mask"  # what is read
+BESIDE = "numbers, but for what is held against a threshold"
+ORDERING = ast.Lt, ast.LtE, ast.Gt, ast.GtE
+held_against = {}  # by file: the numbers of its source that numbers on the host were held against
+
+
+def is_held_against_thresholds(frames):
+    """Whether the numbers that the innermost of these frames copies to the host choose there by being above, or below, a number of the source alone."""
+    frames = list(frames)
+    return is_size(frames, NUMBERS) and not is_size(frames, BESIDE)
 
 
 def is_size(frames, what=NUMBER, is_whole=False):
@@ -77,7 +86,7 @@ def _is_size_at(file, line, what, is_whole, inner, spot):
     tree = list(ast.walk(functions[-1])) if functions else nodes_of(file, ast.AST)
     parents = {id(child): n for n in tree for child in ast.iter_child_nodes(n)}
     reads = [n for n in tree if isinstance(n, ast.Call) and any(_is_at(n, r) for r in reads)]  # the same, among their parents
-    if any(name_of(n) == "one_hot" and len(n.args) < 2 and not n.keywords or _becomes_size(n, parents, what, is_whole, of_kinds) for n in reads):
+    if any(name_of(n) == "one_hot" and len(n.args) < 2 and not n.keywords or _becomes_size(n, parents, what, is_whole, of_kinds, file) for n in reads):
         return True
     if isinstance(statement, ast.Return):
         return None
@@ -88,7 +97,7 @@ def _is_size_at(file, line, what, is_whole, inner, spot):
         checked.add(name)
         for n in tree:
             if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Load) and _same(n) == name:
-                if _becomes_size(n, parents, what, is_whole, of_kinds):
+                if _becomes_size(n, parents, what, is_whole, of_kinds, file):
                     return True
                 names |= _assigned(n, parents) | _turns([n], parents)
                 is_given = is_given or _is_returned(n, parents)
@@ -132,7 +141,16 @@ def _is_end(node, spot):
     return bool(spot) and isinstance(node, ast.Call) and name_of(node) in SIZES and name_of(node) not in READING_ITSELF
 
 
-def _becomes_size(node, parents, what, is_whole, of_kinds):
+def _levels(compare, child):
+    """The numbers that something is held against by its order; none: it is compared with something else, too."""
+    others = [x for x in (compare.left, *compare.comparators) if x is not child]
+    plain = [x.operand if isinstance(x, ast.UnaryOp) else x for x in others]
+    if not all(isinstance(op, ORDERING) for op in compare.ops) or not all(isinstance(x, ast.Constant) and type(x.value) in (int, float) for x in plain):
+        return ()
+    return [-x.operand.value if isinstance(x, ast.UnaryOp) else x.value for x in others]
+
+
+def _becomes_size(node, parents, what, is_whole, of_kinds, file=""):
     child, parent, chosen = node, parents.get(id(node)), what == MASK
     while parent is not None and not isinstance(parent, ast.stmt):
         if chosen and (isinstance(parent, ast.Subscript) and child is parent.slice or getattr(parent, "attr", "") in CHOOSING
@@ -152,7 +170,10 @@ def _becomes_size(node, parents, what, is_whole, of_kinds):
                 return False  # torch.ByteTensor([overflow]) has it as an element
             if name not in PASSED and not (name == "len" and of_kinds or name in ARITHMETIC and _is_made_whole(parent, parents)):
                 return is_whole and what == NUMBER and name not in SHOWN
-        if isinstance(parent, ast.Compare) and what == NUMBERS:
+        if isinstance(parent, ast.Compare) and what == BESIDE and (levels := _levels(parent, child)):
+            held_against.setdefault(file, set()).update(levels)
+            return False
+        if isinstance(parent, ast.Compare) and what in (NUMBERS, BESIDE):
             chosen = True
         elif isinstance(parent, (ast.Compare, ast.FormattedValue)):
             return False

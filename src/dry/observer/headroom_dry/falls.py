@@ -6,20 +6,19 @@ import sys
 from . import counts, improving, library, rest
 from .choices import CHOICE, GUESS
 from .frames import asking_frames, own_frame
-from .rules import FALLS, LEVELS
+from .orders import LESS, MORE, Orders
+from .reads import PLAIN
+from .rules import FALLS, JUMPS, LEVELS, MASKS, ORDERS
+from .sequences import Sequence
+from .thresholds import jump_runs, level_runs
 
 CALLERS = 20
-TURNS = 4  # after so many reads a falling count is half of the first
-FIRST, STEEP, LESS = 16 / 3, 10, 0.6  # a float falls from 4 to below 0.03 in its first reads: past the thresholds that losses are held against
-SHARE = 6 / 5  # a share falls from 0.9: where a number is taken for one, 4 is none
-ABOVE, NEARLY, LITTLE, BELOW = 400 / 3, 4 / 3, 4e-6 / 3, -4 / 3  # from 100 upwards, nearly 1, from 0.000001 downwards, from -1 downwards
-
-SIDES = {"above": 2, "likely": 1.96, "little": 0, "below": 0}  # of a count, for which half of a mask is true: all, nearly all, nothing
 
 
 class Falls:
     def __init__(self):
-        self.turns = 0
+        self.sequence = Sequence(self.rules.way, PLAIN)
+        self.orders = Orders(self.rules.order)
         self.measured = set()  # lines that read or compare a float, or a count, that only the card knows
         self.compared_at = set()  # (file, line) where single floats are compared on the card
         self.readers, self.files = set(), set()  # functions that were being called then, by name, and the files that they are in
@@ -28,29 +27,19 @@ class Falls:
         self.program = getattr(sys.modules.get("__main__"), "__file__", None)
         library.at_end(self.say_what_keeps)
 
-    def measure(self, compared=False):
-        """Such a number is read, or `compared` on the card."""
+    def measure(self, compared=False, single=False):
+        """Such a number is read, or `compared` on the card. `single`: alone, or as one of few."""
         frame = own_frame(sys._getframe(), anywhere=True)
         where = frame and (frame.f_code, frame.f_lineno)
         if compared and where:
             self.compared_at.add((frame.f_code.co_filename, frame.f_lineno))
+        if single:
+            self.orders.read(where)
         if where not in self.measured:
             self.measured.add(where)
             codes = [f.f_code for f, _ in zip(asking_frames(frame), range(CALLERS))]
             self.readers.update(code.co_name for code in codes)
             self.files.update(code.co_filename for code in codes)
-
-    def share(self, least=None):
-        """Of the usual number: what the next one is. `least`: of a count, which is no more than it is; where a rising one begins. Else a rising one goes from
-        all of it to a third more."""
-        turn, self.turns = self.turns, self.turns + 1
-        down, way = 1 / (1 + turn / TURNS), self.rules.way
-        if way in SIDES:
-            return SIDES[way] if least is not None else {"above": ABOVE * (2 - down), "likely": NEARLY * (1 - 0.01 * down), "little": LITTLE * down, "below": BELOW * (2 - down)}[way]
-        if way in ("falls", "shares"):
-            first = FIRST if way == "falls" else SHARE
-            return down if least is not None else first * LESS ** min(turn, STEEP) / (1 + max(turn - STEEP, 0) / TURNS)
-        return (4 - down) / 3 if least is None else 1 - (1 - least) * down
 
     def vary(self, t, usual=None):
         """`t`, one number of the card that is a guess, or unknown where there is a `usual` one, becomes the next of those that fall or rise, once."""
@@ -60,7 +49,7 @@ class Falls:
             return
         if not floats and (t.dtype is self.torch.bool or self.is_asked_for_a_size()):
             return
-        value = self.other_guess(held.double(), floats) if state else self.torch.full(t.shape, usual * self.share(), dtype=self.torch.float64, device="cpu")
+        value = self.other_guess(held.double(), floats) if state else self.torch.full(t.shape, usual * self.sequence.share(), dtype=self.torch.float64, device="cpu")
         value = (value if floats else value.round()).to(t.dtype)
         self.varied[at] = value.item()
         self.given.add(value.item())
@@ -68,8 +57,8 @@ class Falls:
 
     def other_guess(self, held, floats):
         """In place of a guess: of a mask as many or as few are true as may be, and what is drawn between 0 and 1 is at an end."""
-        other = held * self.share(0.25)
-        return other.clamp(min=1) if floats and self.rules.way == "above" else other
+        other = held * self.sequence.share(0.25)
+        return other.clamp(min=1) if floats and self.sequence.way == "above" else other
 
     def is_asked_for_a_size(self):
         from .reads import by_source
@@ -89,10 +78,34 @@ class Falls:
     def say_what_keeps(self):
         """At the end: the line of a branch that keeps more as such numbers fall or rise."""
         from . import steps
-        if not self.measured or "HEADROOM_DRY_ROUTING" in os.environ:
+        if "HEADROOM_DRY_ROUTING" in os.environ:
+            return
+        for number in self.classes_left() if MASKS in self.said_guesses else ():
+            library.mark("run", f"worst+class:{number}|with class {number} for all that choose one")
+        if not self.measured:
             return
         read = {(code.co_filename, line) for code, line in filter(None, self.measured)}
         found = improving.kept_by(self.program, not (rest.why or steps.is_ending()), self.readers, self.files, self.compared_at, read)
-        for kind, guess in ((improving.EARLIER, FALLS), (improving.LEVEL, LEVELS)):
-            if kind in found:
-                library.mark("routed", found[kind], guess)
+        if self.levels_at is not None:
+            found.lines.setdefault(improving.LEVEL, self.levels_at)
+            found.levels.update(*counts.held_against.values())
+        kinds = {improving.EARLIER: FALLS, improving.LEVEL: LEVELS, improving.JUMP: JUMPS}
+        if self.orders.differ():
+            kinds[improving.ORDER] = ORDERS
+        for kind, guess in kinds.items():
+            if kind in found.lines:
+                library.mark("routed", found.lines[kind], guess)
+                for way, how, instead in self.runs_for(kind, found):
+                    library.mark("run", f"random+{way}|{how}", instead)
+
+    @staticmethod
+    def runs_for(kind, found):
+        """(way, how it is said, whether it is only made in place of the one before that failed) of each further run."""
+        if kind == improving.LEVEL:
+            return level_runs(found.levels, PLAIN)
+        if kind == improving.JUMP:
+            return jump_runs(found.factor)
+        if kind == improving.ORDER:
+            return [(f"order:{LESS}", "with the least number for what asked for most memory", False),
+                    (f"order:{MORE}", "with the largest number for what asked for most memory", False)]
+        return []

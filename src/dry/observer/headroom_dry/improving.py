@@ -14,6 +14,7 @@ from .effects import Effects, branches_of, collects, lists_by
 from .frames import is_own
 from .keeping import Keeping, base_of, leaves
 from .loops import FUNCTIONS, nodes_of
+from .thresholds import Thresholds
 
 OBSERVER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ORDERING = ast.Lt, ast.LtE, ast.Gt, ast.GtE
@@ -25,11 +26,13 @@ freq len length id ids batch batches frame frames max total start end name names
 MEASURES = frozenset("""loss losses acc accuracy metric metrics measure score scores best err error errors ppl perplexity auc f1 bleu rouge reward rewards nll mse mae
 rmse norm improvement improved monitor current residual diff delta kl elbo dice iou miou psnr fid objective fitness cost energy lowest least smallest highest
 greatest criterion evaluate evaluation validate valid validation val test entropy likelihood distance""".split())
+LAST = frozenset("""loss losses acc accuracy score scores err error errors ppl perplexity auc reward rewards nll mse mae rmse norm kl""".split())  # of a name
 READING = "item tolist numpy cpu mean sum median std var norm detach get squeeze max min exp sqrt".split()
 PASSING = "min max abs float sum mean asarray array sorted list median percentile quantile std var average".split()
 FLAGS = frozenset("best improved improvement better stop early".split())
 DEPTH = 8
-EARLIER, LEVEL = "earlier", "level"  # what a number is compared with
+EARLIER, LEVEL, JUMP, ORDER = "earlier", "level", "jump", "order"  # what numbers are compared with: multiples of earlier ones, those of others
+SORTING = "sorted sort heappush heappushpop heapreplace heapify nlargest nsmallest argsort argmin argmax min max".split()
 
 
 class Source:
@@ -81,7 +84,8 @@ class Source:
 def _set(n):
     """(target, value) of each variable that a statement sets, or of each list that it makes longer; value None: an item of something."""
     if isinstance(n, ast.Assign):
-        return [pair for t in n.targets for pair in _pairs(t, n.value)]
+        items = [(t.value, n.value) for t in n.targets if isinstance(t, ast.Subscript) and not isinstance(t.slice, (ast.Constant, ast.Slice))]  # `seen[i] = loss`
+        return items + [pair for t in n.targets for pair in _pairs(t, n.value)]
     if isinstance(n, (ast.AugAssign, ast.AnnAssign, ast.NamedExpr)):
         return _pairs(n.target, n.value)
     if name_of(n) == "append" and isinstance(n.func, ast.Attribute) and n.args:
@@ -90,6 +94,8 @@ def _set(n):
         targets = _each(n.target)
         if name_of(n.iter) == "enumerate":
             return [(t, ast.Constant(0) if i == 0 else ast.Starred(n.iter.args[0])) for i, t in enumerate(targets) if n.iter.args]
+        if name_of(n.iter) == "zip" and len(n.iter.args) == len(targets):
+            return [(t, ast.Starred(of)) for t, of in zip(targets, n.iter.args)]
         one = ast.Constant(0) if name_of(n.iter) == "range" else ast.Starred(n.iter) if len(targets) == 1 else None
         return [(t, one) for t in targets]
     return []
@@ -110,8 +116,9 @@ class Measures:
     """Which expressions of a source follow from numbers of the card, and which tests from a comparison of such numbers. `readers`: the functions that were
     being called when such numbers were read."""
 
-    def __init__(self, source, functions, readers=()):
+    def __init__(self, source, functions, readers=(), given=()):
         self.source, self.functions, self.readers = source, functions, readers
+        self.thresholds = Thresholds(source, functions, self, dict(given))
         self.known = {}  # by variable or function, and what is asked of it; False while it is found out
 
     def once(self, key, find):
@@ -125,7 +132,7 @@ class Measures:
         if depth < 0 or node is None or isinstance(node, ast.Constant):
             return False
         if isinstance(node, (ast.Name, ast.Attribute)):
-            of_one = isinstance(node, ast.Attribute) and not _words(node.attr) & WHOLE_WORDS and self.is_float(node.value, depth - 1)
+            of_one = isinstance(node, ast.Attribute) and not _is_called_whole(node.attr) and self.is_float(node.value, depth - 1)
             return self.once(("float", *self.source.variable(node)), lambda: self.is_float_variable(node, depth)) or of_one
         if isinstance(node, ast.Subscript):
             key = node.slice.value if isinstance(node.slice, ast.Constant) else ""
@@ -154,9 +161,9 @@ class Measures:
         return any(isinstance(n, ast.Return) and n.value is not None and self.is_float(n.value, depth) for n in ast.walk(function))
 
     def is_float_variable(self, node, depth):
-        words = _words(node.id if isinstance(node, ast.Name) else node.attr)
-        found = self.source.assigned(node) or ()
-        if words & WHOLE_WORDS and not any(isinstance(value, ast.Starred) for _, value in found):  # (the turns of a loop have short names)
+        name = node.id if isinstance(node, ast.Name) else node.attr
+        words, found = _words(name), self.source.assigned(node) or ()
+        if _is_called_whole(name) and not any(isinstance(value, ast.Starred) for _, value in found):  # (the turns of a loop have short names)
             return False
         if words & MEASURES and not (found and all(type(getattr(value, "value", None)) is str for _, value in found)):
             return True
@@ -220,6 +227,32 @@ class Measures:
         keys = [k.value for k in call.keywords if k.arg == "key"] if name in ("min", "max") else []
         return any(isinstance(key, ast.Lambda) and self.is_float(key.body) for key in keys)
 
+    def orders(self, call):
+        """Whether it puts things in the order of such numbers: not the numbers alone."""
+        name, args = name_of(call), call.args
+        if name not in SORTING:
+            return False
+        if name.startswith("arg"):
+            return base_of(call) in ("np", "numpy") and any(self.is_float(x) for x in args[:1])
+        keys = [k.value for k in call.keywords if k.arg == "key"]
+        if any(self.is_float(key.body if isinstance(key, ast.Lambda) else getattr(key, "value", None) if name_of(key) or isinstance(key, ast.Attribute) else key)
+               or getattr(key, "id", "") in self.readers for key in keys):
+            return True
+        return any(self.holds_pairs(x) for x in args + ([call.func.value] if name == "sort" and isinstance(call.func, ast.Attribute) else []))
+
+    def holds_pairs(self, node, depth=3):
+        """Whether it is a number of the card with something beside it, or a list of such pairs."""
+        if depth < 0:
+            return False
+        if isinstance(node, ast.Tuple):
+            return any(self.is_float(x) for x in node.elts)
+        if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
+            return self.holds_pairs(node.elt, depth - 1)
+        if isinstance(node, ast.Call):
+            return name_of(node) in ("zip", "list", "tuple", "enumerate", "items") and any(
+                self.is_float(x) or self.holds_pairs(x, depth - 1) for x in node.args + [getattr(node.func, "value", None)] * (name_of(node) == "items"))
+        return isinstance(node, (ast.Name, ast.Attribute)) and any(self.holds_pairs(value, depth - 1) for _, value in self.source.assigned(node) or ())
+
     def reads_what_is_known(self, node):
         """Whether a comparison reads a number itself, which was known each time."""
         reads = any(name_of(n) == "item" for n in ast.walk(node))
@@ -242,12 +275,17 @@ class Measures:
         for n in self.compares_of(test, 3):
             sides = [n.left, *n.comparators]
             if any(isinstance(op, ORDERING) for op in n.ops) and not any(_is_whole(x) for x in sides):
-                floats = [self.is_float(x) for x in sides]
+                floats = [self.is_float(x) and not self.thresholds.is_fixed(x) for x in sides]
                 on_card = self.is_compared_on_card(n)
-                if all(floats) or on_card and not any(isinstance(x, ast.Constant) for x in sides):
+                if not any(floats) and not on_card and (not self.is_mask(n) or all(self.thresholds.numbers(x) for x in sides)):
+                    continue
+                if self.thresholds.is_jump(sides):
+                    found.add(JUMP)
+                elif all(floats) or on_card and not any(isinstance(x, ast.Constant) for x in sides):
                     found.add(EARLIER)
-                if not all(floats) and (any(floats) or on_card or self.is_mask(n)):
+                if not all(floats) and JUMP not in found:
                     found.add(LEVEL)
+                    self.thresholds.add_levels(side for side, is_float in zip(sides, floats) if not is_float)
         return found or {EARLIER}
 
     def compares_of(self, test, depth):
@@ -256,7 +294,9 @@ class Measures:
             if isinstance(n, ast.Compare):
                 yield n
             elif isinstance(n, (ast.Name, ast.Attribute)):
-                for _, value in self.source.assigned(n) or ():
+                for at, value in self.source.assigned(n) or ():
+                    for branch in self.branches_around(at):  # a flag, or a count, that is set there
+                        yield from self.compares_of(branch.test, depth - 1)
                     if value is not None and isinstance(value, (ast.Compare, ast.BoolOp, ast.UnaryOp, ast.Call)):
                         yield from self.compares_of(value, depth - 1)
             elif isinstance(n, ast.Call):
@@ -266,18 +306,20 @@ class Measures:
     def is_flag(self, node, depth):
         found = self.source.assigned(node)
         if found is None:
-            words = _words(node.id if isinstance(node, ast.Name) else node.attr)
-            return bool(words & FLAGS) and not words & WHOLE_WORDS
+            name = node.id if isinstance(node, ast.Name) else node.attr
+            return bool(_words(name) & FLAGS) and not _is_called_whole(name)
         return any(self.decides(value, depth - 1) or self.is_under(n, depth - 1) for n, value in found)
 
     def is_under(self, node, depth):
         """Whether a statement is in a branch that such a comparison decides."""
+        return any(self.decides(branch.test, depth) for branch in self.branches_around(node))
+
+    def branches_around(self, node):
         child, parent = node, self.source.parents.get(id(node))
         while parent is not None and not isinstance(parent, FUNCTIONS):
-            if isinstance(parent, ast.If) and child is not parent.test and self.decides(parent.test, depth):
-                return True
+            if isinstance(parent, ast.If) and child is not parent.test:
+                yield parent
             child, parent = parent, self.source.parents.get(id(parent))
-        return False
 
     def decides_in(self, function, depth):
         """Whether a function gives its caller the result of a comparison."""
@@ -303,8 +345,18 @@ class Measures:
             self.is_number(child, depth) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
 
 
+def _words_in_order(name):
+    return re.split(r"[\W\d_]+", re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower())
+
+
 def _words(name):
-    return set(re.split(r"[\W\d_]+", re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()))
+    return set(_words_in_order(name))
+
+
+def _is_called_whole(name):
+    """Whether it is named as a whole number is: `best_epoch`, not `epoch_loss`."""
+    words = _words_in_order(name)
+    return not WHOLE_WORDS.isdisjoint(words) and words[-1] not in LAST
 
 
 def _is_whole(node):
@@ -313,33 +365,49 @@ def _is_whole(node):
     if isinstance(node, ast.Subscript):
         node = node.value
     name = name_of(node) or getattr(node, "attr", "")
-    return name in WHOLE or bool(isinstance(node, ast.Attribute) and _words(name) & WHOLE_WORDS) or base_of(node) in ("random", "time", "os")
+    return name in WHOLE or isinstance(node, ast.Attribute) and _is_called_whole(name) or base_of(node) in ("random", "time", "os")
 
 
-def first_lines(source, functions, sure, ended_itself, readers=()):
-    """By what is compared there, the line of the first such branch: EARLIER, numbers with earlier ones; LEVEL, numbers with a threshold."""
-    measures = Measures(source, functions, readers)
-    keeping, effects, found = Keeping(functions, measures.is_number, sure), Effects(source, functions), {}
+class Found:
+    """By what is compared, the line of the first branch that keeps more, and the thresholds and the largest factor of all of them."""
+
+    def __init__(self):
+        self.lines, self.levels, self.factor = {}, set(), 0
+
+    def add(self, kinds, line, thresholds):
+        for kind in kinds:
+            self.lines.setdefault(kind, line)
+        self.levels |= thresholds.levels
+        self.factor = max(self.factor, thresholds.factor)
+
+    def take_in(self, other, file):
+        for kind, line in other.lines.items():
+            self.lines.setdefault(kind, f"{file}:{line}")
+        self.levels |= other.levels
+        self.factor = max(self.factor, other.factor)
+
+
+def first_lines(source, functions, sure, ended_itself, readers=(), given=()):
+    """What branches compare that keep or allocate more: EARLIER, numbers with earlier ones; LEVEL, with a threshold; JUMP, with a multiple of an earlier one;
+    ORDER, of several things with one another."""
+    measures = Measures(source, functions, readers, given)
+    keeping, effects, found = Keeping(functions, measures.is_number, sure), Effects(source, functions), Found()
+    add = lambda test, line: found.add(measures.kinds(test), line + source.first_line, measures.thresholds)
     for n in source.nodes:
-        if len(found) == 2:
-            break
         for test in () if sure else lists_by(n, source):
             if measures.decides(test):
-                _add(found, measures.kinds(test), n.lineno + source.first_line)
+                add(test, n.lineno)
+        if not sure and isinstance(n, ast.Call) and measures.orders(n):
+            found.add([ORDER], n.lineno + source.first_line, measures.thresholds)
         if not sure and _decides_by_itself(n, measures, effects, keeping):
-            _add(found, measures.kinds(getattr(n, "test", n)), n.lineno + source.first_line)
+            add(getattr(n, "test", n), n.lineno)
         test, branches = branches_of(n, source) or (None, [])
         if test is None or isinstance(n, ast.If) and works_on_its_mask(n) or not measures.decides(test):
             continue
         does = any(keeping.keeps(b) or not sure and (effects.sets_size(b) or effects.empties(b, measures.is_number)) for b in branches)
         if does or ended_itself and isinstance(n, ast.If) and leaves(n.body) and not asks_a_mask(n):
-            _add(found, measures.kinds(test), getattr(n, "lineno", test.lineno) + source.first_line)
+            add(test, getattr(n, "lineno", test.lineno))
     return found
-
-
-def _add(found, kinds, line):
-    for kind in kinds:
-        found.setdefault(kind, line)
 
 
 def _decides_by_itself(n, measures, effects, keeping):
@@ -370,19 +438,20 @@ def kept_by(program, ended_itself, readers, files, compared=(), read=None):
     the card; `read`: where it reads what only the card knows."""
     lines_of = lambda places, file: {line for at, line in places if at == file}
     sources = {file: Source(nodes_of(file, ast.AST), 0, lines_of(compared, file), None if read is None else lines_of(read, file)) for file in own_files(program)}
-    functions, found = {}, {}
+    functions, found = {}, Found()
     for source in sources.values():
         for name, of_name in source.functions.items():
             functions.setdefault(name, []).extend(of_name)
     for file, source in sources.items():
-        for kind, line in first_lines(source, functions, False, ended_itself, readers).items():
-            found.setdefault(kind, f"{file}:{line}")
+        given = vars(sys.modules["__main__"]) if file == program else {}
+        found.take_in(first_lines(source, functions, False, ended_itself, readers, given), file)
     of_packages = [(file, None) for file in files if _is_of_a_package(file)]
-    for file, name in () if found else sorted(of_packages) + sorted(_classes_of_packages()):
+    for file, name in () if found.lines else sorted(of_packages) + sorted(_classes_of_packages()):
         source = _source_of(file, name)
-        lines = first_lines(source, source.functions, True, False, readers) if source else {}
-        if lines:
-            return {kind: f"{file}:{line}" for kind, line in lines.items()}
+        if source:
+            found.take_in(first_lines(source, source.functions, True, False, readers), file)
+        if found.lines:
+            break
     return found
 
 

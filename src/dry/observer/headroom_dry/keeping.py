@@ -28,6 +28,8 @@ def base_of(call):
 
 def is_harmless(call):
     name = name_of(call)
+    if name == "load_state_dict":  # a module copies into its own weights; an optimizer's state is made anew
+        return not call.keywords and isinstance(call.func, ast.Attribute) and "opt" not in ast.dump(call.func.value).lower()
     return name in HARMLESS or base_of(call) in HARMLESS_MODULES and isinstance(call.func, ast.Attribute) or name.startswith(tuple(HARMLESS_BEGINNINGS)) \
         or name.endswith("_") and not name.endswith("__") or name[:1].isupper() and (name.endswith(("Error", "Exception")) or name == "Path")
 

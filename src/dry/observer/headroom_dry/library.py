@@ -36,6 +36,7 @@ if version:
     object = _door("headroom_dry_object", ctypes.c_uint32, _pointer)
     python = _door("headroom_dry_python", _void, _pointer)
     work = _door("headroom_dry_work", ctypes.c_uint64)
+    asked = _door("headroom_dry_asked", ctypes.c_uint64)
     skip_draws = _door("headroom_dry_skip_draws", ctypes.c_int, _pointer, _size, ctypes.c_uint64)
     untouched = _door("headroom_dry_untouched", _void, _pointer, _size)
     requests = _door("headroom_dry_requests", _void, ctypes.c_uint32, _pointer, _size, ctypes.c_int)

@@ -32,6 +32,7 @@ class Reads:
         self.compares = 0
         self.as_bytes = {}  # by (dtype, number)
         self.said_guesses, self.said_open, self.said_size = set(), False, False
+        self.levels_at = None  # the first line that copies numbers to the host that choose there by thresholds
         self.say_guessed, self.say_size_of_numbers = self.shell(self.say_guessed), self.shell(self.say_size_of_numbers)
         self.within_bounds = self.shell(self.keep_within_bounds)
         self.mask_on_host = self.shell(self.choose_on_host)
@@ -46,7 +47,7 @@ class Reads:
             n = self.span(t)
             state = library.known(t.data_ptr(), n * t.element_size(), self.scratch(n * t.element_size())) if n else 1
             if state != 1 and t.numel() == 1 and t.dtype is not self.torch.bool:
-                self.measure()
+                self.measure(single=t.dtype.is_floating_point)
             if self.rules.way and state == GUESS and t.numel() == 1:
                 self.vary_guess(t)
             if state != 1:
@@ -68,8 +69,9 @@ class Reads:
                 self.say_size_of_numbers(t)
         if not t.dtype.is_floating_point and not t.dtype.is_complex:
             return b""
-        if self.rules.way and number == PLAIN and t.dtype.is_floating_point:
-            return bytes_of(PLAIN * self.share(), str(t.dtype)[6:])
+        if number == PLAIN and t.dtype.is_floating_point and (self.rules.way or self.rules.order and t.numel() == 1):
+            share = self.sequence.share() if self.rules.way else self.orders.share(PLAIN)
+            return bytes_of(PLAIN * share, str(t.dtype)[6:])
         key = t.dtype, number
         if key not in self.as_bytes:
             self.as_bytes[key] = bytes_of(number, str(t.dtype)[6:])
@@ -150,7 +152,7 @@ class Reads:
                 self.say_size(counts.NUMBERS)
             elif t.numel() > 1 and by_source(counts.is_size, True, counts.NUMBERS):  # `np.where(pred.cpu() == 3)`
                 guesses.append(MASKS)
-        if not self.said_guesses.issuperset(guesses) and not (t.numel() == 1 and by_source(told.is_only_told, False)):
+        if not self.said_guesses.issuperset(guesses) and not (t.numel() == 1 and by_source(told.is_only_told, False, t.dtype.is_floating_point)):
             for guess in guesses:
                 self.say_routed(guess)
 
@@ -178,10 +180,18 @@ class Reads:
     def say_size_of_numbers(self, t):
         n = self.span(t)
         state = library.known(t.data_ptr(), n * t.element_size(), self.scratch(n * t.element_size())) if n * t.element_size() <= KNOWN else 0
-        if not state:
+        if not state and n * t.element_size() <= KNOWN and by_source(counts.is_held_against_thresholds, False):
+            self.say_levels()  # (more than that read as zeros in each run)
+        elif not state:
             self.say_size(counts.NUMBERS)
         elif state >= GUESS and by_source(counts.is_size, True, counts.NUMBERS):
             self.say_guess_of_size(None, state == CHOICE)
+
+    def say_levels(self):
+        """Numbers on the host are held against thresholds, as single ones are: in other runs all of them are on one side, or on the other."""
+        frame = own_frame(sys._getframe())
+        if frame is not None and self.levels_at is None:
+            self.levels_at = f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
     def say_size(self, what, is_whole=False):
         """Once: a line that makes a size of a number that nothing here knows or bounds, or chooses by numbers on the host, all of them alike here."""
@@ -194,6 +204,7 @@ class Reads:
         for lines in self.reads, self.compared, self.counted:
             for counts in lines.values():
                 counts[2] = 0
+        self.orders.new_step()
 
 
 def by_source(judge, in_doubt, *more):
@@ -214,4 +225,4 @@ def bytes_of(number, dtype):
     if dtype.startswith("float8"):  # 0.75: not each of them has the others
         return {"float8_e4m3fn": b"\x34", "float8_e5m2": b"\x3a", "float8_e4m3fnuz": b"\x3c", "float8_e5m2fnuz": b"\x3e"}.get(dtype, b"")
     letter = {"float16": "e", "float32": "f", "float64": "d"}.get(dtype)
-    return struct.pack("=" + letter, max(number, 1e-7) if letter == "e" and number >= 0 else number) if letter else b""
+    return struct.pack("=" + letter, min(max(number, 1e-7), 65504) if letter == "e" and number >= 0 else number) if letter else b""

@@ -11,8 +11,9 @@ from .operations import MOST
 
 # What is guessed where sizes follow from it, as the reader of the record numbers it (account.h): which experts tokens go to, which elements of a mask are
 # true, what the card draws at random, which products torch.compile pads, how many values differ, whether numbers that are compared fall or
-# rise, where within its bounds a number is, how long LBFGS searches, and on which side of a threshold a number is.
-EXPERTS, MASKS, DRAWS, PADDINGS, DIFFERENCES, FALLS, BOUNDS, SEARCHES, LEVELS = range(9)
+# rise, where within its bounds a number is, how long LBFGS searches, on which side of a threshold a number is, whether numbers jump, and which of
+# several has the least or the most of them.
+EXPERTS, MASKS, DRAWS, PADDINGS, DIFFERENCES, FALLS, BOUNDS, SEARCHES, LEVELS, JUMPS, ORDERS = range(11)
 EXPERTS_AT_MOST, CHOSEN_AT_MOST = 1024, 64  # a choice of more, or among more, is none of experts
 MOST_DRAWN = 1 << 26  # numbers of which checkpointing may ask again
 
@@ -58,12 +59,16 @@ class Rules:
     tokens to each), worst (all to the same), or measured:F1,F2,… (shares of the experts). Masks: half of the elements, none
     where routing is balanced, all where it is the worst, nearly all of each where it is nearly. Numbers with bounds: in the
     middle, at the lower end, at the upper one. In all but random LBFGS searches as long as it may (lbfgs.py). `+falls`, `+rises`:
-    and numbers that are compared do so, `+shares` from below 1. `+above`, `+below`: they are on that side of thresholds, `+likely`:
-    nearly 1, `+little`: nearly 0."""
+    and numbers that are compared do so, and as the other ways of sequences.py say. `+order:less`, `+order:more`: what asked for most bytes has the least number,
+    or the most (orders.py). `+class:3`: all that choose one of several classes choose this one."""
 
     def __init__(self, torch):
         self.torch = torch
         self.how, _, self.way = os.environ.get("HEADROOM_DRY_ROUTING", "random").partition("+")
+        self.order = self.favoured = None
+        if self.way.startswith(("order:", "class:")):
+            kind, _, which = self.way.partition(":")
+            self.order, self.favoured, self.way = (which, None, "") if kind == "order" else (None, int(which), "")
         self.nearly = self.how == "nearly"
         if self.nearly:
             self.how = "worst"
@@ -73,6 +78,7 @@ class Rules:
         self.random = torch.Generator(device="cpu").manual_seed({"balanced": 8, "worst": 9}.get(self.how, 7))  # other draws in other runs
         self.classes = torch.Generator(device="cpu").manual_seed(11)
         self.last_among, self.last_state = 0, CHOICE
+        self.others_asked = []  # classes that the program asks for in whole numbers of its source, but for the first one
         self.drawn = {}  # by the module that asked: its last choice
         self.routed = False  # a choice was made that another routing makes in another way
         self.picked = False  # the best of many were chosen: boxes of a detector, not experts
@@ -146,6 +152,7 @@ class Rules:
         if asker in self.drawn and torch._C._current_graph_task_id() != -1:
             return self.drawn[asker]
         if self.how == "random":
+            self.others_asked = self.others_asked or [c for c in dict.fromkeys(self.asked(among)[1:]) if c != among - 1]
             made = torch.randint(among, (n,), generator=self.classes, device="cpu")
         elif self.how == "balanced":
             made = torch.arange(n, device="cpu") % among
@@ -163,7 +170,7 @@ class Rules:
 
     def one_class(self, n, among):
         """All rows choose the class that the program asks for, if it asks for one. In the run with nearly full masks nearly all choose another."""
-        asked = (self.asked(among) or [0])[0]
+        asked = self.favoured if self.favoured is not None and self.favoured < among else (self.asked(among) or [0])[0]
         if not self.nearly:
             return self.torch.full((n,), asked, dtype=self.torch.int64, device="cpu")
         made = self.torch.full((n,), 0 if asked else among - 1, dtype=self.torch.int64, device="cpu")

@@ -20,9 +20,9 @@ MOST_NAMES = 12
 _known = {}  # by place in the program's code
 
 
-def is_only_told(frames):
-    """Whether the value that the innermost of these frames reads is no size and decides nothing."""
-    state, inner = NUMBER, None
+def is_only_told(frames, is_float=False):
+    """Whether the value that the innermost of these frames reads is no size and decides nothing. A float is none before it is made whole."""
+    state, inner = SHARE if is_float else NUMBER, None
     for frame, _ in zip(frames, range(CALLERS)):
         code = frame.f_code
         key = code.co_filename, code.co_firstlineno, code.co_name, frame.f_lasti, state, inner
@@ -127,6 +127,7 @@ def _judge(starts, nodes, parents):
 def _ends(node, state, parents):
     """What takes over the value of an expression: variables, or a `return`; none: it is only shown. None: it may be a size, or decide something."""
     whole = packed = decides = False
+    key = None  # of the dictionary in which it is
     child, parent = node, parents.get(id(node))
     if isinstance(node, (ast.FormattedValue, ast.JoinedStr)) or isinstance(node, ast.Call) and _shows(node):
         return []
@@ -145,6 +146,9 @@ def _ends(node, state, parents):
             whole = whole or isinstance(parent.op, (ast.FloorDiv, ast.Mod))
         elif isinstance(parent, ast.Compare) or isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.Not):
             decides = True
+        elif isinstance(parent, ast.Dict) and not packed and child in parent.values and isinstance(parent.keys[parent.values.index(child)], ast.Constant) \
+                and isinstance(parents.get(id(parent)), ast.Assign):
+            key = parent.keys[parent.values.index(child)]
         elif isinstance(parent, (ast.Tuple, ast.List)) or isinstance(parent, ast.Dict) and child not in parent.keys \
                 or isinstance(parent, (ast.GeneratorExp, ast.ListComp)) and child is parent.elt:
             packed = True
@@ -189,6 +193,8 @@ def _ends(node, state, parents):
         return [(parent.target, state)]
     if isinstance(parent, (ast.Assign, ast.AnnAssign)) and child is parent.value:
         targets = parent.targets if isinstance(parent, ast.Assign) else [parent.target]
+        if key is not None:
+            targets = [ast.Subscript(t, key, ast.Load()) if isinstance(t, ast.Name) else t for t in targets]
         return [(t, state) for target in targets for t in (target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target])]
     return None
 
