@@ -288,6 +288,19 @@ for i, s in enumerate(samples):
 out = net(ranked[0].cuda())
 print(len(ranked[0]), len(ranked[-1]), len(heap[0][2]))
 """
+RIGHT = """
+import torch
+x, y = torch.randn(4096, 10, device="cuda"), torch.randint(10, (4096,), device="cuda")
+kept, passed = [], []
+for _ in range(3):
+    share = (x.argmax(1) == y).sum().item() / 4096
+    mean = (x.argmax(1) == y).float().mean().item()
+    if 0.6 < share < 0.8:
+        kept.append(torch.randn(9, device="cuda"))
+    if mean > 0.95:
+        passed.append(torch.randn(9, device="cuda"))
+print(len(kept), len(passed))
+"""
 HELD_ON_HOST = """
 import numpy as np, torch
 x = torch.randn(4096, device="cuda")
@@ -370,6 +383,13 @@ for n in range(4):
         self.assertEqual(self.dry(program, HEADROOM_DRY_ROUTING="random+order:less")[0], ["65536 512 512"])
         self.assertEqual(self.dry(program, HEADROOM_DRY_ROUTING="random+order:more")[0], ["512 65536 65536"])
         self.assertEqual(self.asked(self.dry(SAMPLES.format("512, 512, 512, 512"))[1]), [], "samples of one size")
+
+    def test_shares_of_right_answers_are_on_both_sides_of_thresholds_and_between(self):
+        lines, marks = self.dry(RIGHT)
+        ways = self.asked(marks)
+        self.assertEqual((lines, ways[0], len([way for way in ways if "between" in way])), (["0 0"], "random+above:100", 2))
+        found = [self.dry(RIGHT, HEADROOM_DRY_ROUTING=way)[0][0] for way in [ways[0]] + [way for way in ways if "between" in way]]
+        self.assertEqual(found, ["0 3", "3 0", "0 0"])
 
     def test_numbers_on_the_host_that_are_held_against_a_threshold_are_above_it_or_below(self):
         lines, marks = self.dry(HELD_ON_HOST)

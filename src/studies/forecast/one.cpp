@@ -130,7 +130,8 @@ std::vector<Routing> routing_of(const std::vector<ProcessStory>& processes) {
   for (const ProcessStory& p : processes)
     for (const Routing& one : p.routed)
       if (std::ranges::find(all, one.guessed, &Routing::guessed) == all.end()) all.push_back(one);
-  if (std::ranges::any_of(all, [](const Routing& one) { return one.guessed != Guessed::draws && !is_of_numbers(one); })) std::erase_if(all, [](const Routing& one) { return one.guessed == Guessed::draws; });
+  if (std::ranges::any_of(all, [](const Routing& one) { return one.guessed != Guessed::draws && !is_of_numbers(one); }))
+    std::erase_if(all, [](const Routing& one) { return one.guessed == Guessed::draws; });
   return all;
 }
 

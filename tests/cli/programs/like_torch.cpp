@@ -209,6 +209,10 @@ int main(int argc, char** argv) {
       if (said("unlikely") && asked.ends_with("+above")) return 7;
       piece += asked.ends_with(above) ? 24 * mib : asked.ends_with("+below") ? -24 * mib : 0;
       mark("routed", "model.py:9", 8);
+      mark("run", "random+above|with 100 and more for each such number", 0);
+      mark("run", "random+likely|with nearly 1 for each such number", 1);
+      mark("run", "random+below|with -1 and less for each such number", 0);
+      mark("run", "random+little|with 0.000001 and less for each such number", 1);
     }
     if (said("some") && how == "balanced") return 7;  // it cannot go on where nothing is true
     if (said("stumbles") && how == "nearly") return 7;

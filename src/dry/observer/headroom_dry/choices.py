@@ -119,14 +119,16 @@ class Choices:
 
     def is_of_ones(self, x):
         """Whether it is a mask, or ones and zeros, that follows from choices or guesses, in a run with other masks."""
-        if self.rules.how == "random":
-            return False
+        return self.rules.how != "random" and self.holds_ones(x)
+
+    def holds_ones(self, x):
         held, state = self.twin(x)
         return state >= GUESS and (x.dtype is self.torch.bool or bool(((held == 0) | (held == 1)).all()))
 
     def ones_of_choices(self, x):
-        """What is added up of ones and zeros that follow from choices, in a run with other masks; None: as it is."""
-        if self.twin(x)[1] != CHOICE or not self.is_of_ones(x):
+        """What is added up of ones and zeros that follow from choices, in a run with other masks, or with other numbers, of which a count of right answers is
+        one; None: as it is."""
+        if self.rules.how == "random" and not self.rules.way or self.twin(x)[1] != CHOICE or not self.holds_ones(x):
             return None
         self.rules.counted = True
         return self.rules.mask(x.shape, self.rules.lacks(x)).to(x.dtype)

@@ -98,11 +98,10 @@ class Falls:
                 for way, how, instead in self.runs_for(kind, found):
                     library.mark("run", f"random+{way}|{how}", instead)
 
-    @staticmethod
-    def runs_for(kind, found):
+    def runs_for(self, kind, found):
         """(way, how it is said, whether it is only made in place of the one before that failed) of each further run."""
         if kind == improving.LEVEL:
-            return level_runs(found.levels, PLAIN)
+            return level_runs(found.levels, None if self.among or self.rules.counted else PLAIN)  # counts and shares have no usual number
         if kind == improving.JUMP:
             return jump_runs(found.factor)
         if kind == improving.ORDER:

@@ -279,7 +279,7 @@ class Measures:
                 on_card = self.is_compared_on_card(n)
                 if not any(floats) and not on_card and (not self.is_mask(n) or all(self.thresholds.numbers(x) for x in sides)):
                     continue
-                if self.thresholds.is_jump(sides):
+                if self.thresholds.is_jump(sides, all(floats) or on_card and not any(isinstance(x, ast.Constant) for x in sides)):
                     found.add(JUMP)
                 elif all(floats) or on_card and not any(isinstance(x, ast.Constant) for x in sides):
                     found.add(EARLIER)

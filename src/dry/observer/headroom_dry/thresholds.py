@@ -33,9 +33,9 @@ class Thresholds:
             return False
         return all(value is not None and self.numbers(value) for _, value in self.source.assigned(node) or ()) and bool(self.numbers(node))
 
-    def is_jump(self, sides):
-        """Whether only a number that jumps makes such a comparison true: one with a multiple, or of a difference."""
-        return any(self.is_difference(side) or self.is_multiple(side) for side in sides)
+    def is_jump(self, sides, are_floats):
+        """Whether only a number that jumps makes such a comparison true: one with a multiple of another such number, or of a difference."""
+        return any(self.is_difference(side) or are_floats and self.is_multiple(side) for side in sides)
 
     def is_difference(self, node, depth=DEPTH):
         """Whether it is a difference, or a quotient, of two numbers of the card."""
@@ -70,7 +70,7 @@ class Thresholds:
             other = node.left if floats[1] else node.right
             if isinstance(node.op, (ast.Add, ast.Sub)) and self.is_margin(other):
                 return True
-            if isinstance(node.op, ast.Mult) and self.is_factor(other) or isinstance(node.op, ast.Div) and floats[0] and self.is_factor(other, False):
+            if isinstance(node.op, ast.Mult) and self.is_factor(other) or isinstance(node.op, ast.Div) and floats[0] and depth == DEPTH and self.is_factor(other, False):
                 return True
         return any(self.is_multiple(x, depth) for x in (node.left, node.right))
 
@@ -150,9 +150,9 @@ def _computed(op, a, b):
 
 
 def between(levels, usual):
-    """For each run the numbers that are between two thresholds: each such place once, but for where the usual number is."""
+    """For each run the numbers that are between two thresholds: each such place once, but for where the usual number is, if there is one."""
     ordered = sorted(levels)
-    places = [(a * b) ** 0.5 if a > 0 else (a + b) / 2 for a, b in zip(ordered, ordered[1:]) if not a < usual < b]
+    places = [(a * b) ** 0.5 if a > 0 else (a + b) / 2 for a, b in zip(ordered, ordered[1:]) if usual is None or not a < usual < b]
     return [places[i::MOST_BETWEEN] for i in range(min(len(places), MOST_BETWEEN))]
 
 
