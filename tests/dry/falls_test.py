@@ -53,6 +53,7 @@ LEVELS = {
     "a level of a table": "lengths, level = [64, 512, 4096], 0\n" + LOOP + "    rows = rows[:lengths[level]]\n    if loss.item() < 0.5:\n        level = min(level + 1, 2)\n",
     "a list of what passes": "kept = [c.clone() for c in chunks if c.std().item() > 1.0]\n",
     "places that pass": "where = [i for i in range(9) if per[i].item() > 2.0]\nrows = x[where]\n",
+    "a table of limits": "length = 64\n" + LOOP + "    for limit, n in stages:\n        if loss.item() < limit:\n            length = n\n    rows = torch.zeros(length, 8)\n",
     "a list beside another": "values = [model(c).item() for c in chunks]\nkept = [c for c, v in zip(chunks, values) if v > 2]\n",
     "a list that is filled": "for i, c in enumerate(chunks):\n    seen[i] = model(c).item()\nkept = [c for i, c in enumerate(chunks) if seen[i] > 2]\n",
     "a sum of an epoch": "for x in chunks:\n    epoch_loss += model(x).item()\nif epoch_loss < 0.5:\n    kept = copy.deepcopy(model)\n",
@@ -83,6 +84,19 @@ JUMPS = {
     "a multiple of an average": "ema = loss.item()\n" + LOOP + "    v = loss.item()\n    if v > 2 * ema:\n        hard.append(batch)\n    ema = 0.9 * ema + 0.1 * v\n",
     "a margin": LOOP + "    if loss.item() < best_loss - 0.1:\n        kept = copy.deepcopy(model)\n",
     "a limit of its own name": LOOP + "    limit = 3 * median(losses)\n    if loss.item() > limit:\n        hard.append(batch)\n",
+    "an object that is called": """
+        class Detector:
+            def __init__(self):
+                self.ema = None
+            def __call__(self, v):
+                spike = self.ema is not None and v > 3 * self.ema
+                self.ema = v
+                return spike
+        detector = Detector()
+        for x in rows:
+            if detector(model(x).item()):
+                skipped.append(x)
+        """,
     "some deviations": LOOP + "    mean, std = np.mean(losses), np.std(losses)\n    if (losses[-1] - mean) > 3 * std:\n        hard.append(batch)\n",
     "a quotient": LOOP + "    if loss.item() / last_loss > 1.5:\n        size *= 2\n    rows = torch.zeros(size, 8)\n",
     "a change": LOOP + "    if abs(loss.item() - last_loss) > 0.5 * last_loss:\n        hard.append(batch)\n",
@@ -94,6 +108,8 @@ ORDERED = {
     "a heap": "for i, s in enumerate(samples):\n    heapq.heappush(heap, (-model(s).item(), i, s))\n",
     "pairs": "losses = []\nfor i, s in enumerate(samples):\n    losses.append((model(s).item(), i))\nlosses.sort(reverse=True)\n",
     "places of an array": "scores = np.array([model(s).item() for s in samples])\nfor i in np.argsort(-scores)[:2]:\n    model(samples[i])\n",
+    "places of a tensor": "losses = [model(s).item() for s in pool]\nidx = torch.topk(torch.tensor(losses), 4).indices\nfor i in idx.tolist():\n    model(pool[i])\n",
+    "the best one so far": "for x in samples:\n    s = model(x).item()\n    if s > best_score:\n        best_score, found = s, x\nout = model(found)\n",
     "the least of a dictionary": "for k, n in nets.items():\n    scores[k] = n(x).item()\nbest = nets[min(scores, key=scores.get)](x)\n",
 }
 BANDS = {
@@ -102,6 +118,7 @@ BANDS = {
                             {1, 2, 5}, [[2 ** 0.5], [10 ** 0.5]]),
     "around the usual number": ("if 0.5 < loss.item() < 1:\n    rows = model(x)\n", {0.5, 1}, []),
     "names": ("low, high = 2, 8\nif low < loss.item() < high:\n    rows = model(x)\n", {2, 8}, [[4]]),
+    "settings": ("limits = {'low': 2, 'high': 8}\nif limits['low'] < loss.item() < limits['high']:\n    rows = model(x)\n", {2, 8}, [[4]]),
     "an option": ("parser.add_argument('--max-loss', type=float, default=300)\nif loss.item() > args.max_loss:\n    rows = model(x)\n", {300}, []),
     "an argument": ("def keep(loss, limit=-5.0):\n    if loss.item() < limit:\n        kept.append(copy.deepcopy(model.state_dict()))\n", {-5}, []),
 }

@@ -24,11 +24,18 @@ class Effects:
         for s in statements:
             for n in ast.walk(s):
                 targets = n.targets if isinstance(n, ast.Assign) else [n.target] if isinstance(n, ast.AugAssign) else []
-                if any(isinstance(t, (ast.Name, ast.Attribute)) and (self.is_whole(t) and self.is_used_as_size(t) or self.is_another(n.value, t)) for t in targets):
+                if any(isinstance(t, (ast.Name, ast.Attribute)) and (
+                        (self.is_whole(t) or self.is_one_of_many(n.value, t)) and self.is_used_as_size(t) or self.is_another(n.value, t)) for t in targets):
                     return True
                 if any(isinstance(t, ast.Subscript) and self.is_whole(n.value) and self.is_item_a_size(t) for t in targets):
                     return True
         return False
+
+    def is_one_of_many(self, value, target):
+        """Whether what began as a whole number is set to one that a loop goes through: `for limit, n in stages: if loss < limit: length = n`."""
+        if not isinstance(value, ast.Name) or not any(of is None or isinstance(of, ast.Starred) for _, of in self.source.assigned(value) or ()):
+            return False
+        return any(type(getattr(of, "value", None)) is int for _, of in self.source.assigned(target) or ())
 
     def is_another(self, value, target):
         """Whether a name is given to something that is called by it: which model, or which function, works."""

@@ -14,6 +14,7 @@ from .effects import Effects, branches_of, collects, lists_by
 from .frames import is_own
 from .keeping import Keeping, base_of, leaves
 from .loops import FUNCTIONS, nodes_of
+from .ordering import Ordering
 from .thresholds import Thresholds
 
 OBSERVER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -22,17 +23,16 @@ COMPARING = "lt gt le ge less greater less_equal greater_equal isclose allclose"
 WHOLE = """len int range enumerate size dim ndim numel count index ord round time perf_counter monotonic process_time random randint element_size
 memory_allocated max_memory_allocated memory_reserved max_memory_reserved mem_get_info device_count getsize get_rank get_world_size""".split()
 WHOLE_WORDS = frozenset("""shape ndim size itemsize rank world epoch epochs step steps iter iters iteration iterations idx index num n count counter every interval
-freq len length id ids batch batches frame frames max total start end name names path dir""".split())
+freq len length id ids batch batches frame frames max start end name names path dir""".split())
 MEASURES = frozenset("""loss losses acc accuracy metric metrics measure score scores best err error errors ppl perplexity auc f1 bleu rouge reward rewards nll mse mae
 rmse norm improvement improved monitor current residual diff delta kl elbo dice iou miou psnr fid objective fitness cost energy lowest least smallest highest
 greatest criterion evaluate evaluation validate valid validation val test entropy likelihood distance""".split())
 LAST = frozenset("""loss losses acc accuracy score scores err error errors ppl perplexity auc reward rewards nll mse mae rmse norm kl""".split())  # of a name
 READING = "item tolist numpy cpu mean sum median std var norm detach get squeeze max min exp sqrt".split()
-PASSING = "min max abs float sum mean asarray array sorted list median percentile quantile std var average".split()
+PASSING = "min max abs float sum mean asarray array sorted list median percentile quantile std var average tensor as_tensor".split()
 FLAGS = frozenset("best improved improvement better stop early".split())
 DEPTH = 8
 EARLIER, LEVEL, JUMP, ORDER = "earlier", "level", "jump", "order"  # what numbers are compared with: multiples of earlier ones, those of others
-SORTING = "sorted sort heappush heappushpop heapreplace heapify nlargest nsmallest argsort argmin argmax min max".split()
 
 
 class Source:
@@ -176,11 +176,16 @@ class Measures:
         if node.id not in names:
             return False
         place = names.index(node.id) - (names[0] in ("self", "cls"))
-        for call in self.source.calls_of(function.name):
+        for call in self.calls_to(function):
             given = [k.value for k in call.keywords if k.arg == node.id] + call.args[place:place + 1] * (place >= 0)
             if any(self.is_float(x, depth - 1) for x in given):
                 return True
         return False
+
+    def calls_to(self, function):
+        if function.name != "__call__":
+            return self.source.calls_of(function.name)
+        return self.once(("calls", None, id(function)), lambda: [n for n in self.source.nodes if isinstance(n, ast.Call) and function in self.bodies_of(n)]) or ()
 
     def decides(self, test, depth=DEPTH):
         """Whether a test, or a value that is kept for one, follows from a comparison of numbers of the card."""
@@ -204,7 +209,7 @@ class Measures:
             if name in COMPARING or name in ("any", "all") and self.is_mask(test.func.value if isinstance(test.func, ast.Attribute) and base_of(test) != "torch" else
                                                                            test.args[0] if test.args else None):
                 return True
-            bodies = self.functions.get(name)
+            bodies = self.bodies_of(test)
             if bodies:
                 return self.once(("better", None, name), lambda: any(self.decides_in(f, depth - 1) for f in bodies))
             found = self.source.assigned(test.func) if isinstance(test.func, (ast.Attribute, ast.Name)) else None
@@ -226,32 +231,6 @@ class Measures:
             return bool(args) and base_of(call) in ("np", "numpy") and self.is_float(args[0])
         keys = [k.value for k in call.keywords if k.arg == "key"] if name in ("min", "max") else []
         return any(isinstance(key, ast.Lambda) and self.is_float(key.body) for key in keys)
-
-    def orders(self, call):
-        """Whether it puts things in the order of such numbers: not the numbers alone."""
-        name, args = name_of(call), call.args
-        if name not in SORTING:
-            return False
-        if name.startswith("arg"):
-            return base_of(call) in ("np", "numpy") and any(self.is_float(x) for x in args[:1])
-        keys = [k.value for k in call.keywords if k.arg == "key"]
-        if any(self.is_float(key.body if isinstance(key, ast.Lambda) else getattr(key, "value", None) if name_of(key) or isinstance(key, ast.Attribute) else key)
-               or getattr(key, "id", "") in self.readers for key in keys):
-            return True
-        return any(self.holds_pairs(x) for x in args + ([call.func.value] if name == "sort" and isinstance(call.func, ast.Attribute) else []))
-
-    def holds_pairs(self, node, depth=3):
-        """Whether it is a number of the card with something beside it, or a list of such pairs."""
-        if depth < 0:
-            return False
-        if isinstance(node, ast.Tuple):
-            return any(self.is_float(x) for x in node.elts)
-        if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
-            return self.holds_pairs(node.elt, depth - 1)
-        if isinstance(node, ast.Call):
-            return name_of(node) in ("zip", "list", "tuple", "enumerate", "items") and any(
-                self.is_float(x) or self.holds_pairs(x, depth - 1) for x in node.args + [getattr(node.func, "value", None)] * (name_of(node) == "items"))
-        return isinstance(node, (ast.Name, ast.Attribute)) and any(self.holds_pairs(value, depth - 1) for _, value in self.source.assigned(node) or ())
 
     def reads_what_is_known(self, node):
         """Whether a comparison reads a number itself, which was known each time."""
@@ -300,8 +279,14 @@ class Measures:
                     if value is not None and isinstance(value, (ast.Compare, ast.BoolOp, ast.UnaryOp, ast.Call)):
                         yield from self.compares_of(value, depth - 1)
             elif isinstance(n, ast.Call):
-                for function in self.functions.get(name_of(n), ()):
+                for function in self.bodies_of(n):
                     yield from (c for c in ast.walk(function) if isinstance(c, ast.Compare))
+
+    def bodies_of(self, call):
+        """The functions that a call may run: those of its name, or of objects that are called."""
+        found = self.functions.get(name_of(call), ())
+        made = () if found or not isinstance(call.func, (ast.Name, ast.Attribute)) else self.source.assigned(call.func) or ()
+        return self.functions.get("__call__", ()) if any(name_of(value)[:1].isupper() for _, value in made) else found
 
     def is_flag(self, node, depth):
         found = self.source.assigned(node)
@@ -391,19 +376,22 @@ def first_lines(source, functions, sure, ended_itself, readers=(), given=()):
     """What branches compare that keep or allocate more: EARLIER, numbers with earlier ones; LEVEL, with a threshold; JUMP, with a multiple of an earlier one;
     ORDER, of several things with one another."""
     measures = Measures(source, functions, readers, given)
+    ordering = Ordering(measures, _is_called_whole)
     keeping, effects, found = Keeping(functions, measures.is_number, sure), Effects(source, functions), Found()
     add = lambda test, line: found.add(measures.kinds(test), line + source.first_line, measures.thresholds)
     for n in source.nodes:
         for test in () if sure else lists_by(n, source):
             if measures.decides(test):
                 add(test, n.lineno)
-        if not sure and isinstance(n, ast.Call) and measures.orders(n):
+        if not sure and isinstance(n, ast.Call) and ordering.orders(n):
             found.add([ORDER], n.lineno + source.first_line, measures.thresholds)
         if not sure and _decides_by_itself(n, measures, effects, keeping):
             add(getattr(n, "test", n), n.lineno)
         test, branches = branches_of(n, source) or (None, [])
         if test is None or isinstance(n, ast.If) and works_on_its_mask(n) or not measures.decides(test):
             continue
+        if not sure and any(ordering.keeps_one(b) for b in branches):
+            found.add([ORDER], getattr(n, "lineno", test.lineno) + source.first_line, measures.thresholds)
         does = any(keeping.keeps(b) or not sure and (effects.sets_size(b) or effects.empties(b, measures.is_number)) for b in branches)
         if does or ended_itself and isinstance(n, ast.If) and leaves(n.body) and not asks_a_mask(n):
             add(test, getattr(n, "lineno", test.lineno))

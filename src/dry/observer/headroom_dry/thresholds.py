@@ -106,11 +106,21 @@ class Thresholds:
         if isinstance(node, ast.BinOp):
             left, right = self.numbers(node.left, depth), self.numbers(node.right, depth)
             return {y for a in left for b in right for y in _computed(node.op, a, b)}
+        if isinstance(node, ast.Subscript):
+            return self.numbers_of_item(node)
         if not isinstance(node, (ast.Name, ast.Attribute)):
             return set()
         found = {x for value in self.values_of(node) for x in self.numbers(value, depth - 1)}
         found |= self.numbers_given(node) | self.defaults(node, depth)
         return found if len(found) < 9 else set()
+
+    def numbers_of_item(self, node):
+        """Of a dictionary of settings: `settings["low"]`."""
+        key = node.slice.value if isinstance(node.slice, ast.Constant) else None
+        if key is None or not isinstance(node.value, (ast.Name, ast.Attribute)):
+            return set()
+        made = [value for value in self.values_of(node.value) if isinstance(value, ast.Dict)]
+        return {x for d in made for k, v in zip(d.keys, d.values) if isinstance(k, ast.Constant) and k.value == key for x in self.numbers(v, 0)}
 
     def numbers_given(self, node):
         """By the program at its end: a name of its file, or an attribute of what it names. No code of the program runs for that."""
