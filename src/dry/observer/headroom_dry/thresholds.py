@@ -168,7 +168,7 @@ def between(levels, usual):
 
 def level_runs(levels, usual):
     """(way, how it is said, whether it is only made in place of the one before) of each run for numbers that are held against thresholds."""
-    most, least = max(levels, default=0), min(levels, default=0)
+    most, least = max([*levels, usual or 0]), min(levels, default=0)
     above, below = 2 * most if most >= 100 else 100, 2 * least if least <= -1 else -1
     runs = [(f"above:{above:g}", f"with {above:g} and more for each such number", False), ("likely", "with nearly 1 for each such number", True),
             (f"below:{below:g}", f"with {below:g} and less for each such number", False), ("little", "with 0.000001 and less for each such number", True)]
