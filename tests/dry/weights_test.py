@@ -199,6 +199,26 @@ class Weights(Dry):
         """))
         self.assertEqual(lines, [f"{step} torch.Size([1000, 1200])" for step in range(3)])
 
+    def test_before_pytorch_2_8_hooks_of_saved_tensors_cannot_be_asked_for(self):
+        lines, _ = self.dry(MODEL + textwrap.dedent("""
+            torch._C._autograd.__dict__.pop("_top_saved_tensors_default_hooks", None)
+            def small(x):
+                return (x.to(torch.float16), x.dtype) if x.dtype is torch.float32 else (x, x.dtype)
+            net = nn.Sequential(nn.Linear(1200, 1000), nn.Linear(1000, 1200)).cuda()
+            with torch.autograd.graph.saved_tensors_hooks(small, lambda kept: kept[0].to(kept[1])):
+                loss = net(torch.randn(64, 1200, device="cuda")).sum()
+            loss.backward()
+            with torch.autograd.graph.disable_saved_tensors_hooks("none here"):
+                net = nn.Linear(1200, 1000).cuda()
+                try:
+                    torch.autograd.graph.save_on_cpu().__enter__()
+                except RuntimeError as e:
+                    print(e)
+            with torch.autograd.graph.save_on_cpu():
+                print(net(torch.randn(64, 1200, device="cuda")).shape)
+        """))
+        self.assertEqual(lines, ["none here", "torch.Size([64, 1000])"])
+
     def test_a_teacher_on_the_cpu_beside_a_student_on_the_card(self):
         program = """
             teacher, student, late = nn.Linear(1200, 1000), nn.Linear(1200, 1000), nn.Linear(1200, 1000)

@@ -349,7 +349,16 @@ class Weights:
 
     def may_be_within_an_operation(self):
         """Hooks of saved tensors are called by an operation's own gradients, which then ask for the kernels that there were when it began."""
-        return self.torch._C._autograd._top_saved_tensors_default_hooks(False) is not None
+        hooks = self.torch._C._autograd
+        if hooks._saved_tensors_hooks_get_disabled_error_message() is not None:
+            return False  # the program does not allow hooks, so there are none
+        try:
+            hooks._saved_tensors_hooks_disable("asked by headroom")  # an error where there are hooks; before PyTorch 2.8 nothing else tells
+        except RuntimeError:
+            return True
+        finally:
+            hooks._saved_tensors_hooks_enable()
+        return False
 
     def no_longer_look_at_products(self):
         for kernels in self.while_undrawn.values():
