@@ -110,6 +110,7 @@ class Eager : public Engine {
   Value summed_experts(const std::string& name, const Value& x, Shape to, Visit);  // adds up a token's experts
 
  private:
+  struct ChunkedLoss;
   // The sizes of a product [rows, inner] · [inner, columns], `batch` of them.
   struct Sizes {
     std::int64_t rows, inner, columns, batch = 1;

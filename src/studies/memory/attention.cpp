@@ -267,7 +267,9 @@ Problem AttentionMemory::problem(std::int64_t dim, std::int64_t len, Precision p
   return p;
 }
 
-Outcome memory_attention(const AttentionMemory& asked) {
+namespace {
+
+void check_attention_asked(const AttentionMemory& asked) {
   const std::string theirs = changed_options(asked.as_pytorch);
   check(asked.eager() || theirs.empty(), Code::bad_argument, "{}: only with --as pytorch; add it, or leave {} out", theirs, theirs);
   check(!asked.eager() || !asked.measure, Code::bad_argument, "--measure runs this library's attention; leave --as pytorch out");
@@ -275,9 +277,23 @@ Outcome memory_attention(const AttentionMemory& asked) {
         "--device cpu: --as pytorch accounts for PyTorch's CUDA allocator; name a GPU, present or not, as in --device h200");
   check(!asked.measure || asked.device.key.empty(), Code::bad_argument,
         "--measure: there is no {} in this machine; leave --measure out for the forecast, or name cpu or cuda", asked.device.name);
-  Accountant accountant(asked);
-  const Room room = room_of(asked.device, asked.memory_bytes);
-  bool fits = false;
+}
+
+// Accounts for the row, and measures it where that was asked and it fits.
+void account_for(Row& row, const AttentionMemory& asked, Accountant& accountant, const Room& room, std::size_t rows_before) {
+  row.account = accountant.of(row.problem, row.variant);
+  const std::uint64_t peak = row.account.peak_bytes;
+  row.needed_bytes = room.needed_bytes(peak);
+  if (!room.holds(peak)) {
+    row.status = Status::oom;
+    row.why = misfit(room, peak);
+  }
+  if (asked.stop()) throw Error(Code::interrupted, fmt::format("{} after {}; nothing was kept", stopped_by(), counted(rows_before, "row")));
+  if (asked.measure && room.holds(peak) && peak <= asked.device.memory_bytes)
+    row.measured = attention_measured(row.problem, asked.device, row.variant, asked.workers);
+}
+
+std::vector<Row> attention_rows(const AttentionMemory& asked, Accountant& accountant, const Room& room) {
   std::vector<Row> rows;
   for (const auto& variant : asked.families())
     for (const Precision precision : asked.precisions)
@@ -286,19 +302,7 @@ Outcome memory_attention(const AttentionMemory& asked) {
           Row row{variant, asked.problem(dim, len, precision), {}};
           attention::check(row.problem);
           try {
-            row.account = accountant.of(row.problem, variant);
-            const std::uint64_t peak = row.account.peak_bytes;
-            row.needed_bytes = room.needed_bytes(peak);
-            if (room.holds(peak))
-              fits = true;
-            else {
-              row.status = Status::oom;
-              row.why = misfit(room, peak);
-            }
-            if (asked.stop())
-              throw Error(Code::interrupted, fmt::format("{} after {}; nothing was kept", stopped_by(), counted(rows.size(), "row")));
-            if (asked.measure && room.holds(peak) && peak <= asked.device.memory_bytes)
-              row.measured = attention_measured(row.problem, asked.device, variant, asked.workers);
+            account_for(row, asked, accountant, room, rows.size());
           } catch (const Error& e) {
             if (e.at.code != Code::unsupported) throw;
             row.status = Status::refused;
@@ -306,34 +310,57 @@ Outcome memory_attention(const AttentionMemory& asked) {
           }
           rows.push_back(std::move(row));
         }
+  return rows;
+}
+
+const Row* largest_row(const std::vector<Row>& rows) {
+  const Row* largest = nullptr;
+  for (const Row& row : rows)
+    if (row.counted() && (!largest || row.account.peak_bytes > largest->account.peak_bytes)) largest = &row;
+  return largest;
+}
+
+Record device_record(const Device& device, const Room& room) {
+  Record r{"device", "", {}};
+  r.add("name", device.name)
+      .add("memory_bytes", signed_bytes(room.memory_bytes), Unit::bytes)
+      .add("overhead_bytes", signed_bytes(room.overhead_bytes), Unit::bytes);
+  return r;
+}
+
+Table tensors_by_size(const Row& row) {
+  Account by_size = row.account;
+  std::stable_sort(by_size.components.begin(), by_size.components.end(),
+                   [](const Component& a, const Component& b) { return a.bytes > b.bytes; });
+  return component_table(by_size.components, "largest",
+                         fmt::format("Every tensor of {} {} dim {} len {}, largest first", row.variant, name_of(row.problem.precision),
+                                     row.problem.head_dim, row.problem.len_q));
+}
+
+}  // namespace
+
+Outcome memory_attention(const AttentionMemory& asked) {
+  check_attention_asked(asked);
+  Accountant accountant(asked);
+  const Room room = room_of(asked.device, asked.memory_bytes);
+  const std::vector<Row> rows = attention_rows(asked, accountant, room);
   const auto growth = growth_of(rows, asked, accountant, room);
   Record r{"", answer_of(rows, growth, asked, room), {}};
   r.add({Note{fmt::format("Memory of attention{}: batch {}, heads {}, {}", asked.eager() ? " as PyTorch eager" : "", asked.batch,
                           asked.heads, name_of(asked.mask))}});
-  Record device{"device", "", {}};
-  device.add("name", asked.device.name)
-      .add("memory_bytes", signed_bytes(room.memory_bytes), Unit::bytes)
-      .add("overhead_bytes", signed_bytes(room.overhead_bytes), Unit::bytes);
-  r.add({device});
+  r.add({device_record(asked.device, room)});
   r.add({rows_table(rows, asked.measure)});
-  const Row* chosen = nullptr;  // the largest is looked at closely
-  for (const Row& row : rows)
-    if (row.counted() && (!chosen || row.account.peak_bytes > chosen->account.peak_bytes)) chosen = &row;
-  if (chosen) {
-    const std::string which = fmt::format("{} {} dim {} len {}", chosen->variant, name_of(chosen->problem.precision),
-                                          chosen->problem.head_dim, chosen->problem.len_q);
-    Account by_size = chosen->account;
-    std::stable_sort(by_size.components.begin(), by_size.components.end(),
-                     [](const Component& a, const Component& b) { return a.bytes > b.bytes; });
-    r.add({component_table(by_size.components, "largest", "Every tensor of " + which + ", largest first")});
-    r.add({timeline_of(*chosen)});
+  if (const Row* largest = largest_row(rows)) {
+    r.add({tensors_by_size(*largest)});
+    r.add({timeline_of(*largest)});
     r.add({growth_and_edges(growth, asked, room)});
-    r.add({mitigations(*chosen, asked, accountant)});
-    r.add({paper(chosen->problem)});
+    r.add({mitigations(*largest, asked, accountant)});
+    r.add({paper(largest->problem)});
   }
   r.add({Note{assumptions(asked, accountant.workspace)}});
   if (!room.words.empty()) r.add({Note{room.words}});
   if (asked.measure) r.add({Note{measured_in_words()}});
+  const bool fits = std::ranges::any_of(rows, [&](const Row& row) { return row.needed_bytes && room.holds(row.account.peak_bytes); });
   return {std::move(r), asked.stop() ? Answer::failed : fits ? Answer::yes : Answer::no};
 }
 

@@ -348,6 +348,69 @@ Chart picture_of_ways(const std::vector<BestOfWay>& ways, const Room& room, std:
   return c;
 }
 
+// The ways to train the model, what each takes, and what is to be known of them.
+void add_ways(Record& r, const Plan& p, const std::vector<BestOfWay>& ways, const Room& room, std::uint64_t workspace) {
+  if (!computes_bf16(p.device))
+    r.add(Part{Note{
+        fmt::format("{} has no bf16 arithmetic (PyTorch emulates it there), so the ways are in fp16, with a GradScaler.", p.device.name)}});
+  r.add(Part{table_of_ways(ways, room, p.device)}).add(Part{picture_of_ways(ways, room, workspace)});
+  for (const std::string& why : which_may_not_fit(ways, room)) r.add(Part{Note{why}});
+  if (p.gpus > 1)
+    r.add(Part{
+        Note{"LoRA is planned with FSDP2 and its adapters in 16 bits; QLoRA with DDP where each GPU has room for all weights, else with "
+             "FSDP2. An optimizer in backward is planned on one GPU."}});
+  for (const std::string& why : why_no_times(ways)) r.add(Part{Note{why}});
+  if (const auto first = std::ranges::find_if(ways, &BestOfWay::fits); first != ways.end())
+    r.add(Part{Note{fmt::format("Its bytes, one by one: {}", command_of(first->step, p.model_and_device, p.memory_bytes))}});
+  if (!std::ranges::all_of(ways, [](const BestOfWay& w) { return measured_choices(w.step); }))
+    r.add(Part{
+        Note{"checked (in csv and json) says whether steps with all choices of a way were measured on a card. For the others, what each "
+             "choice does was read in its source; docs/memory-as-pytorch-checks.md has published peaks beside them."}});
+}
+
+std::string how_settings_are_listed(const LanguageModel& one) {
+  return fmt::format(
+      "Least work first: 16 bits, nothing computed again, whole batches, compiled, little sent. AdamW is fused, attention "
+      "{}; keep input is torch.utils.checkpoint of each block; shard "
+      "none is DDP, optimizer is DDP with ZeroRedundancyOptimizer (ZeRO-1), everything is FSDP2 with every block "
+      "resharded after forward (torchtitan's default), gradients without. "
+      "headroom memory model --as pytorch accounts for one of them by tensor. {}",
+      one.fused_attention ? "F.scaled_dot_product_attention" : "plain, with whole matrices of scores", about_reserved);
+}
+
+std::vector<PyTorchPlanRow> those_that_fit(const std::vector<PyTorchPlanRow>& settings, const Room& room) {
+  std::vector<PyTorchPlanRow> fitting;
+  for (const PyTorchPlanRow& row : settings)
+    if (room.holds(row.peak_bytes)) fitting.push_back(row);
+  return fitting;
+}
+
+// The settings of FP32 parameters and AdamW that fit; where none does, the smallest.
+void add_settings(Record& r, const std::vector<PyTorchPlanRow>& settings, std::vector<PyTorchPlanRow> fitting, const Room& room,
+                  std::int64_t most) {
+  const auto that_fit = std::int64_t(fitting.size());
+  r.add("fp32_settings", std::int64_t(settings.size())).add("fp32_settings_that_fit", that_fit);
+  if (that_fit > 0) {
+    r.add(Part{Note{fmt::format("With FP32 parameters and AdamW {} of {} settings fit.", that_fit, settings.size())}});
+  } else if (!settings.empty()) {
+    const PyTorchPlanRow& smallest = *std::ranges::min_element(settings, {}, &PyTorchPlanRow::peak_bytes);
+    r.add(Part{Note{fmt::format("With FP32 parameters and AdamW none of {} settings fits. The smallest needs {}, {} too much.",
+                                settings.size(), bytes_in_words(double(smallest.needed_bytes)),
+                                bytes_in_words(double(smallest.needed_bytes - room.memory_bytes)))}});
+    fitting = {smallest};
+  }
+  if (std::int64_t(fitting.size()) > most) fitting.resize(std::size_t(most));
+  r.add(Part{table_of("rows",
+                      that_fit > 0 ? "FP32 parameters and AdamW: the settings that fit, least work first"
+                                   : "FP32 parameters and AdamW: the smallest setting",
+                      fitting)});
+}
+
+std::string planned_as_pytorch(const Plan& p, const Room& room) {
+  return fmt::format("{} batch {} len {} in {} on {}{}, as PyTorch", p.model.name, p.batch, p.len,
+                     bytes_in_words(double(room.memory_bytes)), p.gpus > 1 ? fmt::format("each of {} × ", p.gpus) : "", p.device.name);
+}
+
 }  // namespace
 
 Outcome plan_as_pytorch(const Plan& p) {
@@ -361,62 +424,18 @@ Outcome plan_as_pytorch(const Plan& p) {
   const auto& ways = search.ways;
   check(!ways.empty() || !search.settings.empty(), Code::interrupted, "{} before a setting was forecast; what fits is not known",
         stopped_by());
-  std::vector<PyTorchPlanRow> fitting;
-  PyTorchPlanRow nearest;
-  for (const PyTorchPlanRow& row : search.settings) {
-    if (room.holds(row.peak_bytes)) fitting.push_back(row);
-    if (nearest.peak_bytes == 0 || row.peak_bytes < nearest.peak_bytes) nearest = row;
-  }
-  const bool of_these = !fitting.empty(),
-             fits = of_these || std::any_of(ways.begin(), ways.end(), [](const BestOfWay&w) { return w.fits; });
-  const std::string asked =
-      fmt::format("{} batch {} len {} in {} on {}{}, as PyTorch", p.model.name, p.batch, p.len, bytes_in_words(double(room.memory_bytes)),
-                  p.gpus > 1 ? fmt::format("each of {} × ", p.gpus) : "", p.device.name);
-  Record r{"", ways.empty() && search.whole() ? asked : answer_of(p, room, search, workspace), {}};
-  if (!ways.empty()) r.add(Part{Note{asked}});
+  std::vector<PyTorchPlanRow> fitting = those_that_fit(search.settings, room);
+  const bool fits = !fitting.empty() || std::ranges::any_of(ways, &BestOfWay::fits);
+  const std::string planned = planned_as_pytorch(p, room);
+  Record r{"", ways.empty() && search.whole() ? planned : answer_of(p, room, search, workspace), {}};
+  if (!ways.empty()) r.add(Part{Note{planned}});
   if (const std::string preset = engine::preset_in_words(p.model); !preset.empty()) r.add(Part{Note{preset}});
   r.add("fits", fits || search.whole() ? Value(fits) : Value()).add("memory_bytes", std::int64_t(room.memory_bytes), Unit::bytes);
-  const auto that_fit = std::int64_t(fitting.size());
   if (!room.words.empty()) r.add(Part{Note{room.words}});
   if (const std::string past = engine::past_its_positions(p.model, p.len); !past.empty()) r.add(Part{Note{past}});
-  if (!ways.empty()) {
-    const auto first = std::find_if(ways.begin(), ways.end(), [](const BestOfWay& w) { return w.fits; });
-    if (!computes_bf16(p.device))
-      r.add(Part{Note{fmt::format("{} has no bf16 arithmetic (PyTorch emulates it there), so the ways are in fp16, with a GradScaler.",
-                                  p.device.name)}});
-    r.add(Part{table_of_ways(ways, room, p.device)}).add(Part{picture_of_ways(ways, room, workspace)});
-    for (const std::string& why : which_may_not_fit(ways, room)) r.add(Part{Note{why}});
-    if (p.gpus > 1)
-      r.add(Part{
-          Note{"LoRA is planned with FSDP2 and its adapters in 16 bits; QLoRA with DDP where each GPU has room for all weights, else with "
-               "FSDP2. An optimizer in backward is planned on one GPU."}});
-    for (const std::string& why : why_no_times(ways)) r.add(Part{Note{why}});
-    if (first != ways.end())
-      r.add(Part{Note{fmt::format("Its bytes, one by one: {}", command_of(first->step, p.model_and_device, p.memory_bytes))}});
-    if (std::any_of(ways.begin(), ways.end(), [](const BestOfWay& w) { return !measured_choices(w.step); }))
-      r.add(Part{
-          Note{"checked (in csv and json) says whether steps with all choices of a way were measured on a card. For the others, what each "
-               "choice does was read in its source; docs/memory-as-pytorch-checks.md has published peaks beside them."}});
-  }
-  r.add("fp32_settings", std::int64_t(search.settings.size())).add("fp32_settings_that_fit", that_fit);
-  if (!search.settings.empty())
-    r.add(Part{Note{of_these ? fmt::format("With FP32 parameters and AdamW {} of {} settings fit.", that_fit, search.settings.size())
-                             : fmt::format("With FP32 parameters and AdamW none of {} settings fits. The smallest needs {}, {} too much.",
-                                           search.settings.size(), bytes_in_words(double(nearest.needed_bytes)),
-                                           bytes_in_words(double(nearest.needed_bytes - room.memory_bytes)))}});
-  if (!of_these && !search.settings.empty()) fitting = {nearest};
-  if (std::int64_t(fitting.size()) > p.most) fitting.resize(std::size_t(p.most));
-  r.add(Part{table_of(
-      "rows",
-      of_these ? "FP32 parameters and AdamW: the settings that fit, least work first" : "FP32 parameters and AdamW: the smallest setting",
-      fitting)});
-  r.add(Part{Note{fmt::format(
-      "Least work first: 16 bits, nothing computed again, whole batches, compiled, little sent. AdamW is fused, attention "
-      "{}; keep input is torch.utils.checkpoint of each block; shard "
-      "none is DDP, optimizer is DDP with ZeroRedundancyOptimizer (ZeRO-1), everything is FSDP2 with every block "
-      "resharded after forward (torchtitan's default), gradients without. "
-      "headroom memory model --as pytorch accounts for one of them by tensor. {}",
-      all.front().fused_attention ? "F.scaled_dot_product_attention" : "plain, with whole matrices of scores", about_reserved)}});
+  if (!ways.empty()) add_ways(r, p, ways, room, workspace);
+  add_settings(r, search.settings, std::move(fitting), room, p.most);
+  r.add(Part{Note{how_settings_are_listed(all.front())}});
   if (search.whole()) return yes_or_no(std::move(r), fits);
   return {std::move(r), Answer::failed, {}, fmt::format("headroom plan: {} after {}", stopped_by(), search.how_far()), true};
 }
