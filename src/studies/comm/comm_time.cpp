@@ -156,6 +156,52 @@ std::vector<double> slowest_of_all(dist::Group& group, const std::vector<double>
   return slowest;
 }
 
+// Every rank has a part of as many bytes, which begins at a multiple of `alignment`.
+std::size_t in_parts(std::uint64_t bytes, int ranks) {
+  const std::size_t unit = alignment * std::size_t(ranks);
+  return std::max(unit, std::size_t(bytes) / unit * unit);
+}
+
+// Two buffers on this rank, which every size uses in turn.
+struct TwoBuffers {
+  std::size_t apart;
+  std::shared_ptr<void> memory;
+
+  TwoBuffers(Comm& comm, std::size_t largest)
+      : apart((largest + 4095) / 4096 * 4096), memory(largest > 0 ? comm.take(2 * apart) : nullptr) {}
+  Ranked of(std::size_t bytes, Comm& comm, Place& place, const Device& device, std::uint64_t seed) const {
+    const auto n = std::int64_t(bytes / sizeof(float));
+    char* const at = static_cast<char*>(memory.get());
+    return {comm, place, device, {at, DType::f32, {n}}, {at + apart, DType::f32, {n}}, seed};
+  }
+};
+
+// Checks and times the row's call; false: it was stopped before that.
+bool measure(CommRow& row, Ranked& r, const CommTime& asked, dist::Group& group, const std::function<bool()>& stopped) {
+  r.fill(stopped);
+  if (stopped()) return false;
+  r.run(row.call);
+  r.place.wait();
+  row.why = said_by_all(group, r.wrong(row.call), "whether values arrived");
+  if (!row.why.empty()) {
+    row.status = Status::failed;
+    return true;
+  }
+  r.clear();  // an all-reduce in place stays finite however often it is repeated
+  for (int i = 0; i < asked.warmup && !stopped(); ++i) r.run(row.call);
+  r.place.wait();
+  const std::vector<double> mine = times_of(r, row.call, asked.steps, stopped);
+  if (std::ssize(mine) < asked.steps) return false;
+  const bench::Stats ms = bench::stats_of(slowest_of_all(group, mine));
+  row.time_ms = ms.mean;
+  row.time_ms_std = ms.spread();
+  row.median_ms = ms.median;
+  row.min_ms = ms.min;
+  row.steps = ms.count;
+  row.bus_bytes_per_s = sent_by_a_rank(row.call, double(row.bytes), int(row.ranks)) / (ms.median / 1e3);
+  return true;
+}
+
 }  // namespace
 
 CommStudy::CommStudy(const CommTime& t, std::vector<int> counts, const Host& host) : t_(t), counts_(std::move(counts)), host_(host) {}
@@ -178,73 +224,54 @@ void CommStudy::run(dist::Group& group, const Device& device) {
   }
   const auto comm = group.comm(device, t_.backend, t_.route);
   Place place(device, t_.threads > 0 ? t_.threads : std::max(1, available_cores() / group.rendezvous().local_ranks()));
-  const std::size_t unit = alignment * std::size_t(ranks);
-  const auto rounded = [&](std::uint64_t bytes) { return std::max(unit, std::size_t(bytes) / unit * unit); };
-
-  // What every rank can have twice.
-  const auto most = std::size_t(double(group.memory_of_each(device)) * 0.45);
-  std::size_t taken = 0;
-  for (const auto b : t_.bytes) {
-    if (rounded(b) <= most) taken = std::max(taken, rounded(b));
-    if (std::abs(double(rounded(b)) / double(b) - 1) > 0.01)
-      far_from_asked_.push_back(
-          fmt::format("{} between {} ranks is {}", bytes_in_words(double(b)), ranks, bytes_in_words(double(rounded(b)))));
-  }
-  const std::size_t apart = (taken + 4095) / 4096 * 4096;
-  const std::shared_ptr<void> memory = taken > 0 ? comm->take(2 * apart) : nullptr;
-
+  const auto most = std::size_t(double(group.memory_of_each(device)) * 0.45);  // what every rank can have twice
+  const TwoBuffers buffers(*comm, largest_within(most, ranks));
   std::size_t done = 0;
   for (const CommCall call : t_.calls)
     for (const auto asked : t_.bytes) {
       if (stopped_ = group.stop(host_.stop()); stopped_) return;
-      const std::size_t bytes = rounded(asked);
+      const std::size_t bytes = in_parts(asked, ranks);
       if (group.first())
         host_.progress(double(done++) / double(t_.calls.size() * t_.bytes.size()),
                        fmt::format("{} of {} between {} ranks", names_of<CommCall>.of(call), bytes_in_words(double(bytes)), ranks));
-      CommRow row;
-      row.call = call;
-      row.ranks = ranks;
-      row.bytes = std::int64_t(bytes);
-      row.backend = comm->backend();
-      row.route = route_of(*comm, call);
-      row.warmup = t_.warmup;
-      row.own_bytes = std::int64_t(comm->own_bytes());
+      CommRow row = row_before(*comm, call, ranks, bytes);
       if (bytes > most) {
         row.status = Status::oom;
         row.why = fmt::format("two buffers of {} on each rank, and {} can be had", bytes_in_words(double(bytes)),
                               bytes_in_words(double(2 * most)));
-        keep(std::move(row), group.first());
-        continue;
+      } else {
+        Ranked r = buffers.of(bytes, *comm, place, device, t_.seed);
+        const bool slow = !place.on_gpu() && bytes >= (std::size_t(16) << 20);
+        const auto stopped = [&] { return slow && (stopped_ = stopped_ || group.stop(host_.stop())); };
+        if (!measure(row, r, t_, group, stopped)) return;
       }
-      const auto n = std::int64_t(bytes / sizeof(float));
-      char* const at = static_cast<char*>(memory.get());
-      Ranked r{*comm, place, device, {at, DType::f32, {n}}, {at + apart, DType::f32, {n}}, t_.seed};
-      const bool slow = !place.on_gpu() && bytes >= (std::size_t(16) << 20);
-      const auto stopped = [&] { return slow && (stopped_ = stopped_ || group.stop(host_.stop())); };
-      r.fill(stopped);
-      if (stopped()) return;
-      r.run(call);
-      place.wait();
-      row.why = said_by_all(group, r.wrong(call), "whether values arrived");
-      if (!row.why.empty()) {
-        row.status = Status::failed;
-        keep(std::move(row), group.first());
-        continue;
-      }
-      r.clear();  // an all-reduce in place stays finite however often it is repeated
-      for (int i = 0; i < t_.warmup && !stopped(); ++i) r.run(call);
-      place.wait();
-      const std::vector<double> mine = times_of(r, call, t_.steps, stopped);
-      if (stopped_) return;
-      const bench::Stats ms = bench::stats_of(slowest_of_all(group, mine));
-      row.time_ms = ms.mean;
-      row.time_ms_std = ms.spread();
-      row.median_ms = ms.median;
-      row.min_ms = ms.min;
-      row.steps = ms.count;
-      row.bus_bytes_per_s = sent_by_a_rank(call, double(bytes), ranks) / (ms.median / 1e3);
       keep(std::move(row), group.first());
     }
+}
+
+// The largest size that every rank has room for; notes sizes that are far from what was asked.
+std::size_t CommStudy::largest_within(std::size_t most, int ranks) {
+  std::size_t largest = 0;
+  for (const auto asked : t_.bytes) {
+    const std::size_t bytes = in_parts(asked, ranks);
+    if (bytes <= most) largest = std::max(largest, bytes);
+    if (std::abs(double(bytes) / double(asked) - 1) > 0.01)
+      far_from_asked_.push_back(
+          fmt::format("{} between {} ranks is {}", bytes_in_words(double(asked)), ranks, bytes_in_words(double(bytes))));
+  }
+  return largest;
+}
+
+CommRow CommStudy::row_before(const dist::Comm& comm, CommCall call, int ranks, std::size_t bytes) const {
+  CommRow row;
+  row.call = call;
+  row.ranks = ranks;
+  row.bytes = std::int64_t(bytes);
+  row.backend = comm.backend();
+  row.route = route_of(comm, call);
+  row.warmup = t_.warmup;
+  row.own_bytes = std::int64_t(comm.own_bytes());
+  return row;
 }
 
 Outcome CommStudy::outcome() {

@@ -86,6 +86,8 @@ class CommStudy {
 
  private:
   void keep(CommRow, bool first);
+  std::size_t largest_within(std::size_t most, int ranks);
+  CommRow row_before(const dist::Comm&, CommCall, int ranks, std::size_t bytes) const;
 
   CommTime t_;
   std::vector<int> counts_;

@@ -130,64 +130,89 @@ void pair_between(std::vector<std::ptrdiff_t>& partner) {
   }
 }
 
+using Numbers = std::unordered_map<std::string, int>;
+std::vector<int> numbers_of(const std::vector<Piece>& pieces, Numbers& numbers) {
+  std::vector<int> all;
+  for (const Piece& p : pieces) all.push_back(numbers.try_emplace(p.key, int(numbers.size())).first->second);
+  return all;
+}
+
+// Pieces of both sides, and which belong together.
+struct Partners {
+  std::vector<Piece> forecast, ran;
+  std::vector<std::ptrdiff_t> partner{};  // of each forecast piece: its index in `ran`, or −1
+  std::vector<char> taken{};              // pieces of `ran` that are a partner
+  std::ptrdiff_t begin = 0, end = 0;      // the step in `ran`: from the first to the last that has a partner by its order
+
+  void join_by_order(const std::vector<int>& keys_forecast, const std::vector<int>& keys_ran) {
+    partner = aligned(keys_forecast, keys_ran);
+    begin = std::ptrdiff_t(ran.size());
+    for (const std::ptrdiff_t p : partner)
+      if (p >= 0) begin = std::min(begin, p), end = std::max(end, p + 1);
+    pair_between(partner);
+    taken.assign(ran.size(), 0);
+    for (const std::ptrdiff_t p : partner)
+      if (p >= 0) taken[std::size_t(p)] = 1;
+  }
+
+  // What is left in the step is joined by name alone: streams beside each other give their kernels in another order.
+  void join_by_name(const std::vector<int>& keys_forecast, const std::vector<int>& keys_ran) {
+    std::unordered_map<int, std::vector<std::ptrdiff_t>> left;  // the last first
+    for (std::ptrdiff_t j = end; j-- > begin;)
+      if (!taken[std::size_t(j)]) left[keys_ran[std::size_t(j)]].push_back(j);
+    for (std::size_t i = 0; i < forecast.size(); ++i)
+      if (auto& same = left[keys_forecast[i]]; partner[i] < 0 && !same.empty()) {
+        partner[i] = same.back();
+        taken[std::size_t(same.back())] = 1;
+        same.pop_back();
+      }
+  }
+};
+
+Partners partners_of(const std::vector<ForecastKernel>& forecast, const std::vector<RanKernel>& ran) {
+  std::unordered_set<std::string> names_forecast, names_ran;
+  for (const ForecastKernel& k : forecast) names_forecast.insert(k.kernel);
+  for (const RanKernel& k : ran) names_ran.insert(k.kernel);
+  Partners all{.forecast = pieces_of(forecast), .ran = pieces_of(ran, names_forecast)};
+  name_attention(all.forecast, forecast, names_ran);
+  const std::size_t most = std::max<std::size_t>(1, most_cells / std::max<std::size_t>(1, all.forecast.size()));
+  if (all.ran.size() > most) all.ran.erase(all.ran.begin(), all.ran.end() - std::ptrdiff_t(most));
+  Numbers numbers;
+  const std::vector<int> keys_forecast = numbers_of(all.forecast, numbers), keys_ran = numbers_of(all.ran, numbers);
+  all.join_by_order(keys_forecast, keys_ran);
+  all.join_by_name(keys_forecast, keys_ran);
+  return all;
+}
+
+// A row of the table while kernels are added to it.
 struct Sums {
   KernelPairRow row;
   double paired_forecast = 0, paired_ran = 0;
   std::map<std::string, std::int64_t> ran;
 };
+using SumsByKernel = std::map<std::pair<std::string, std::string>, Sums>;  // by its name, and its shape
 
-}  // namespace
+Sums& sums_of(SumsByKernel& all, const std::string& kernel, const std::string& shape) {
+  Sums& s = all[{kernel, shape}];
+  s.row.kernel = kernel;
+  s.row.shape = shape;
+  return s;
+}
 
-KernelsJoined joined_kernels(const std::vector<ForecastKernel>& forecast, const std::vector<RanKernel>& ran) {
-  std::unordered_set<std::string> names_forecast, names_ran;
-  for (const ForecastKernel& k : forecast) names_forecast.insert(k.kernel);
-  for (const RanKernel& k : ran) names_ran.insert(k.kernel);
-  std::vector<Piece> a = pieces_of(forecast), b = pieces_of(ran, names_forecast);
-  name_attention(a, forecast, names_ran);
-  const std::size_t most = std::max<std::size_t>(1, most_cells / std::max<std::size_t>(1, a.size()));
-  if (b.size() > most) b.erase(b.begin(), b.end() - std::ptrdiff_t(most));
-  std::unordered_map<std::string, int> numbers;
-  const auto numbered = [&](const std::vector<Piece>& pieces) {
-    std::vector<int> all;
-    for (const Piece& p : pieces) all.push_back(numbers.try_emplace(p.key, int(numbers.size())).first->second);
-    return all;
-  };
-  const std::vector<int> keys_a = numbered(a), keys_b = numbered(b);
-  std::vector<std::ptrdiff_t> partner = aligned(keys_a, keys_b);
-  // The step is what lies between the first and the last that have a partner. What is left there is joined by name alone: streams beside each
-  // other give their kernels in another order.
-  std::ptrdiff_t begin = std::ptrdiff_t(b.size()), end = 0;
-  for (const std::ptrdiff_t p : partner)
-    if (p >= 0) begin = std::min(begin, p), end = std::max(end, p + 1);
-  pair_between(partner);
-  std::vector<char> taken(b.size(), 0);
-  for (const std::ptrdiff_t p : partner)
-    if (p >= 0) taken[std::size_t(p)] = 1;
-  std::unordered_map<int, std::vector<std::ptrdiff_t>> left;  // the last first
-  for (std::ptrdiff_t j = end; j-- > begin;)
-    if (!taken[std::size_t(j)]) left[keys_b[std::size_t(j)]].push_back(j);
-  for (std::size_t i = 0; i < a.size(); ++i)
-    if (auto& same = left[keys_a[i]]; partner[i] < 0 && !same.empty()) {
-      partner[i] = same.back();
-      taken[std::size_t(same.back())] = 1;
-      same.pop_back();
-    }
-
-  KernelsJoined joined;
-  std::map<std::pair<std::string, std::string>, Sums> sums;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    const ForecastKernel& k = forecast[a[i].index];
+void add_forecast(KernelsJoined& joined, SumsByKernel& all, const Partners& partners, const std::vector<ForecastKernel>& forecast,
+                  const std::vector<RanKernel>& ran) {
+  for (std::size_t i = 0; i < partners.forecast.size(); ++i) {
+    const ForecastKernel& k = forecast[partners.forecast[i].index];
     const bool by_shape = k.kind == products || k.kind == attention;
-    Sums& s = sums[{k.kernel, by_shape ? k.shape : ""}];
-    s.row.kernel = k.kernel, s.row.shape = by_shape ? k.shape : "";
+    Sums& s = sums_of(all, k.kernel, by_shape ? k.shape : "");
     ++s.row.forecast;
     s.row.forecast_ms += k.us / 1e3;
     joined.forecast_ms += k.us / 1e3;
-    if (partner[i] < 0) {
+    if (partners.partner[i] < 0) {
       ++joined.only_forecast;
       continue;
     }
-    const Piece& p = b[std::size_t(partner[i])];
+    const Piece& p = partners.ran[std::size_t(partners.partner[i])];
     ++joined.pairs;
     ++s.row.seen;
     s.row.ms += p.us / 1e3;
@@ -195,24 +220,38 @@ KernelsJoined joined_kernels(const std::vector<ForecastKernel>& forecast, const 
     s.paired_ran += p.us;
     if (ran[p.index].kernel != k.kernel) ++s.ran[ran[p.index].kernel];
   }
-  for (std::ptrdiff_t j = begin; j < end; ++j) {
-    const Piece& p = b[std::size_t(j)];
+}
+
+void add_seen(KernelsJoined& joined, SumsByKernel& all, const Partners& partners, const std::vector<RanKernel>& ran) {
+  for (std::ptrdiff_t j = partners.begin; j < partners.end; ++j) {
+    const Piece& p = partners.ran[std::size_t(j)];
     joined.ms += p.us / 1e3;
-    if (taken[std::size_t(j)]) continue;
+    if (partners.taken[std::size_t(j)]) continue;
     ++joined.only_seen;
-    Sums& s = sums[{ran[p.index].kernel, "not forecast"}];
-    s.row.kernel = ran[p.index].kernel, s.row.shape = "not forecast";
+    Sums& s = sums_of(all, ran[p.index].kernel, "not forecast");
     ++s.row.seen;
     s.row.ms += p.us / 1e3;
   }
-  for (auto& [key, s] : sums) {
-    s.row.off_ms = s.row.forecast_ms - s.row.ms;
-    if (s.paired_ran > 0) s.row.ratio = s.paired_forecast / s.paired_ran;
-    const auto most_often = std::max_element(s.ran.begin(), s.ran.end(), [](const auto& x, const auto& y) { return x.second < y.second; });
-    if (most_often != s.ran.end()) s.row.ran = most_often->first;
-    for (std::string* name : {&s.row.kernel, &s.row.ran}) *name = shortened(profile::short_name(*name), letters_for_people);
-    joined.rows.push_back(std::move(s.row));
-  }
+}
+
+KernelPairRow row_of(Sums s) {
+  s.row.off_ms = s.row.forecast_ms - s.row.ms;
+  if (s.paired_ran > 0) s.row.ratio = s.paired_forecast / s.paired_ran;
+  const auto most_often = std::max_element(s.ran.begin(), s.ran.end(), [](const auto& x, const auto& y) { return x.second < y.second; });
+  if (most_often != s.ran.end()) s.row.ran = most_often->first;
+  for (std::string* name : {&s.row.kernel, &s.row.ran}) *name = shortened(profile::short_name(*name), letters_for_people);
+  return std::move(s.row);
+}
+
+}  // namespace
+
+KernelsJoined joined_kernels(const std::vector<ForecastKernel>& forecast, const std::vector<RanKernel>& ran) {
+  const Partners partners = partners_of(forecast, ran);
+  KernelsJoined joined;
+  SumsByKernel sums;
+  add_forecast(joined, sums, partners, forecast, ran);
+  add_seen(joined, sums, partners, ran);
+  for (auto& [key, s] : sums) joined.rows.push_back(row_of(std::move(s)));
   std::stable_sort(joined.rows.begin(), joined.rows.end(),
                    [](const KernelPairRow& x, const KernelPairRow& y) { return std::abs(x.off_ms) > std::abs(y.off_ms); });
   return joined;
