@@ -343,6 +343,64 @@ void say_what_ran_out(Told& t) {
   }
 }
 
+void say_time(Told& t, ForecastTime time) {
+  t.time = std::move(time);
+  t.row.ms = t.time.ms;
+  t.row.ms_low = t.time.ms_low;
+  t.row.ms_high = t.time.ms_high;
+  t.row.time_why = t.time.why;
+  t.row.time_limit = t.time.limit;
+}
+
+// A program that was not seen to its end has no upper end.
+void say_what_fits(Told& t, bool too_small) {
+  if (!t.short_by.empty() || t.at_least) {
+    t.row.high_bytes.reset();
+    for (ForecastRankRow& rank : t.ranks) rank.high_bytes.reset();
+  }
+  const bool allowed = !t.row.allowed_bytes || std::ranges::all_of(t.ranks, [](const ForecastRankRow& rank) { return rank.fits != false; });
+  t.row.fits = !too_small && allowed && t.row.high_bytes.value_or(t.row.needed_bytes) <= t.room.memory_bytes;
+}
+
+void say_how_it_ended(Told& t, const DryRun& run, bool too_small, int cards) {
+  if (!too_small && !run.ended_well() && !t.stopped) {
+    t.ended = run.how_it_ended();
+    t.advice = advice_on(run, cards);
+  }
+  for (const ProcessStory& p : run.processes)
+    if (p.waits) t.waits = p.end;
+  t.row.to_its_end = !ended_by_forecast(t) && run.ended_well() && !t.at_least;
+}
+
+void say_ran_out(Told& t) {
+  t.row.status = Status::oom;
+  t.row.why = fmt::format("runs out {}{}", where(*t.ran_out), t.not_run.empty() ? "" : fmt::format("; {} was stopped", t.not_run));
+  if (own_limit_ended_it(t)) t.row.why += fmt::format("; {}", own_limit(t));
+  if (t.at_least || t.row.allowed_bytes) say_what_ran_out(t);
+  t.row.line = t.ran_out->own_line.empty() ? t.ran_out->line : t.ran_out->own_line;
+}
+
+void say_status(Told& t, const DryRun& run, bool too_small) {
+  if (too_small) {
+    say_ran_out(t);
+  } else if (t.stopped) {
+    t.row.status = Status::interrupted;
+    t.row.why = t.not_run.empty() ? "stopped before its end" : fmt::format("{} was stopped", t.not_run);
+    say_so_far(t);
+  } else if (!run.ended_well()) {
+    t.row.status = Status::failed;
+    t.row.why = t.advice.empty() ? t.ended : fmt::format("{}; {}", t.ended, t.advice);
+    say_so_far(t);
+  } else if (t.row.fits == false) {
+    t.row.status = Status::oom;
+    t.row.why = may_fit(t) ? fmt::format("may need {}, which is more than there is",
+                                         bytes_in_words(double(t.row.high_bytes.value_or(t.row.needed_bytes))))
+                           : misfit(t.room, t.row.peak_reserved_bytes);
+  } else if (!t.short_by.empty()) {
+    t.row.why = early(t);
+  }
+}
+
 }  // namespace
 
 Told forecast_one(const Forecast& a, const std::vector<std::string>& program, const Host& host, const ProgramOutput& output,
@@ -395,49 +453,12 @@ Told forecast_one(const Forecast& a, const std::vector<std::string>& program, co
     asked.progress = doing("streams that end early and late");
     add_late(t, {asked, runs_at_once(run)}, host);
   }
-  t.time = slowest_rank(t.processes, asked.rates, a.device);
-  t.row.ms = t.time.ms;
-  t.row.ms_low = t.time.ms_low;
-  t.row.ms_high = t.time.ms_high;
-  t.row.time_why = t.time.why;
-  t.row.time_limit = t.time.limit;
+  say_time(t, slowest_rank(t.processes, asked.rates, a.device));
   t.row.host_bytes = std::uint64_t(run.ended.host_peak_bytes);
   t.short_by = ended_early_by(run);
-  if (!t.short_by.empty() || t.at_least) {
-    t.row.high_bytes.reset();
-    for (ForecastRankRow& rank : t.ranks) rank.high_bytes.reset();
-  }
-  const bool allowed = !t.row.allowed_bytes || std::ranges::all_of(t.ranks, [](const ForecastRankRow& rank) { return rank.fits != false; });
-  t.row.fits = !too_small && allowed && t.row.high_bytes.value_or(t.row.needed_bytes) <= t.room.memory_bytes;
-  if (!too_small && !run.ended_well() && !t.stopped) {
-    t.ended = run.how_it_ended();
-    t.advice = advice_on(run, cards);
-  }
-  for (const ProcessStory& p : run.processes)
-    if (p.waits) t.waits = p.end;
-  t.row.to_its_end = !ended_by_forecast(t) && run.ended_well() && !t.at_least;
-  if (too_small) {
-    t.row.status = Status::oom;
-    t.row.why = fmt::format("runs out {}{}", where(*t.ran_out), t.not_run.empty() ? "" : fmt::format("; {} was stopped", t.not_run));
-    if (own_limit_ended_it(t)) t.row.why += fmt::format("; {}", own_limit(t));
-    if (t.at_least || t.row.allowed_bytes) say_what_ran_out(t);
-    t.row.line = t.ran_out->own_line.empty() ? t.ran_out->line : t.ran_out->own_line;
-  } else if (t.stopped) {
-    t.row.status = Status::interrupted;
-    t.row.why = t.not_run.empty() ? "stopped before its end" : fmt::format("{} was stopped", t.not_run);
-    say_so_far(t);
-  } else if (!run.ended_well()) {
-    t.row.status = Status::failed;
-    t.row.why = t.advice.empty() ? t.ended : fmt::format("{}; {}", t.ended, t.advice);
-    say_so_far(t);
-  } else if (t.row.fits == false) {
-    t.row.status = Status::oom;
-    t.row.why = may_fit(t) ? fmt::format("may need {}, which is more than there is",
-                                         bytes_in_words(double(t.row.high_bytes.value_or(t.row.needed_bytes))))
-                           : misfit(t.room, t.row.peak_reserved_bytes);
-  } else if (!t.short_by.empty()) {
-    t.row.why = early(t);
-  }
+  say_what_fits(t, too_small);
+  say_how_it_ended(t, run, too_small, cards);
+  say_status(t, run, too_small);
   return t;
 }
 

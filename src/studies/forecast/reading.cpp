@@ -117,22 +117,9 @@ void Reading::operator()(const Head&, const dry::Mark& m) {
   }
   marked_ = true;
   if (what == "phase") {
-    forward_said_ |= kind_of_phase(text) == PhaseKind::forward;
-    backward_said_ |= kind_of_phase(text) == PhaseKind::backward;
-    phase_ = text;
-    if (kind_of_phase(text) == PhaseKind::optimizer)  // it counts where it allocates nothing, too
-      for (auto& [device, c] : cards_)
-        if (!c.points.empty()) {
-          note_phase(c, c.points.size(), phase_said());
-          c.first_update = std::min<std::uint64_t>(c.first_update, c.points.size());
-        }
+    phase_begins(text);
   } else if (what == "step") {
-    story_.unknown_lines.clear();
-    story_.loop.clear();
-    for (auto& [device, c] : cards_) {
-      c.step_ends.push_back(c.points.size());
-      c.taken_by_step.push_back(c.lives.size());
-    }
+    step_ends();
   } else if (what == "scope") {
     scopes_[std::uint32_t(m.value)] = folded(text);
   } else if (what == "value") {
@@ -149,12 +136,7 @@ void Reading::operator()(const Head&, const dry::Mark& m) {
   } else if (what == "max split") {
     max_split_ = std::uint64_t(m.value);
   } else if (what == "rounds") {
-    const char* at = text.data();
-    const char* const end = at + text.size();
-    for (std::uint32_t& parts : divisions_) {
-      at = std::from_chars(at, end, parts).ptr;
-      if (at != end) ++at;  // a comma
-    }
+    divisions_said(text);
   } else if (what == "collects above") {
     collects_above_ = std::strtod(std::string(text).c_str(), nullptr);
   } else if (what == "settled") {
@@ -180,14 +162,48 @@ void Reading::operator()(const Head&, const dry::Mark& m) {
   } else if (what == "benchmark") {
     benchmark_ = text;
   } else if (what == "open") {
-    const std::string why = shown_file(text);
-    if (story_.open != why) story_.said.push_back({"note", why});
-    story_.open = why;
-    story_.threads = std::max(story_.threads, std::uint64_t(std::max<std::int64_t>(m.value, 1)));
+    open_said(shown_file(text), m.value);
   } else if (what == "replaced" || what == "cannot" || what == "note") {
     story_.said.push_back({std::string(what), std::string(text)});
   }
   story_.observed = true;
+}
+
+void Reading::phase_begins(std::string_view phase) {
+  const PhaseKind kind = kind_of_phase(phase);
+  forward_said_ |= kind == PhaseKind::forward;
+  backward_said_ |= kind == PhaseKind::backward;
+  phase_ = phase;
+  if (kind != PhaseKind::optimizer) return;
+  for (auto& [device, c] : cards_)  // it counts where it allocates nothing, too
+    if (!c.points.empty()) {
+      note_phase(c, c.points.size(), phase_said());
+      c.first_update = std::min<std::uint64_t>(c.first_update, c.points.size());
+    }
+}
+
+void Reading::step_ends() {
+  story_.unknown_lines.clear();
+  story_.loop.clear();
+  for (auto& [device, c] : cards_) {
+    c.step_ends.push_back(c.points.size());
+    c.taken_by_step.push_back(c.lives.size());
+  }
+}
+
+void Reading::divisions_said(std::string_view numbers) {
+  const char* at = numbers.data();
+  const char* const end = at + numbers.size();
+  for (std::uint32_t& parts : divisions_) {
+    at = std::from_chars(at, end, parts).ptr;
+    if (at != end) ++at;  // a comma
+  }
+}
+
+void Reading::open_said(const std::string& why, std::int64_t threads) {
+  if (story_.open != why) story_.said.push_back({"note", why});
+  story_.open = why;
+  story_.threads = std::max(story_.threads, std::uint64_t(std::max<std::int64_t>(threads, 1)));
 }
 
 void Reading::workspace_told(std::uint64_t address) {

@@ -64,6 +64,10 @@ class Reading {
   void unknown_by(const std::string& line);
   void operator()(const Head&, const dry::Note& n);
   void operator()(const Head&, const dry::Mark& m);
+  void phase_begins(std::string_view phase);
+  void step_ends();
+  void divisions_said(std::string_view numbers);                 // "2,4,4": roundup_power2_divisions
+  void open_said(const std::string& why, std::int64_t threads);  // nothing bounds what the program takes
   void workspace_told(std::uint64_t address);
   void workspace_on_card_told(std::uint64_t address, std::string_view range);
   void fraction_said(std::string_view text);  // "train.py:3 0 0.1": line, card (−1: every one), fraction

@@ -48,6 +48,87 @@ void add_neighbours(Told& t, const std::vector<ProcessStory>& stories) {
   most.others_bytes = std::max(most.others_bytes, together - std::min(together, own(most)));
 }
 
+// Processes that used a card, or called what only a card answers.
+std::vector<ProcessStory> of_a_card(const std::vector<ProcessStory>& stories) {
+  std::vector<ProcessStory> all;
+  for (const ProcessStory& p : stories)
+    if (!p.cards.empty() || !p.functions.empty() || !p.values.empty() || !p.static_runtimes.empty()) all.push_back(p);
+  return all;
+}
+
+std::vector<ProgramAccount> accounts_of(const std::vector<ProcessStory>& processes) {
+  std::vector<ProgramAccount> all;
+  for (const ProcessStory& p : processes)
+    for (const ProgramAccount& card : p.cards) {
+      all.push_back(card);
+      const bool has_more_steps = !p.end.empty() && !p.ended_itself;  // a card skips only the first ones
+      if (has_more_steps) all.back().before_update.reset();
+    }
+  return all;
+}
+
+void sort_largest_first(std::vector<ProgramAccount>& accounts) {
+  const auto order = [](const ProgramAccount& a) {  // equal ones by rank and card
+    return std::tuple(~(a.peak_reserved_bytes + a.elsewhere_bytes + a.others_bytes), ~a.peak_reserved_bytes, a.rank, a.card);
+  };
+  std::ranges::stable_sort(accounts, std::less{}, order);
+}
+
+// Nothing that the process did leaves its need without an upper end.
+bool is_bounded(const ProcessStory& p) {
+  return p.static_runtimes.empty() && !p.tuned && p.open.empty() && std::ranges::none_of(p.functions, &OnlyAcceptedRow::may_take_more);
+}
+
+ForecastRankRow row_of_rank(const ProgramAccount& a, const Told& t, bool bounded) {
+  ForecastRankRow row;
+  row.rank = a.rank;
+  row.card = a.card;
+  row.peak_allocated_bytes = a.peak_allocated_bytes;
+  row.peak_reserved_bytes = a.peak_reserved_bytes;
+  row.beside_bytes = t.room.overhead_bytes + a.elsewhere_bytes + a.others_bytes;
+  row.needed_bytes = row.peak_reserved_bytes + row.beside_bytes;
+  set_interval(row, a, t, bounded);
+  row.step_allocated_bytes = a.step_allocated_bytes;
+  row.fragmented_bytes = a.peak_reserved_bytes - a.peak_allocated_bytes;
+  if (a.whole_steps > 0) row.steps = a.whole_steps;
+  row.line = a.peak_line;
+  return row;
+}
+
+// The program's numbers are those of the rank that needs most, all of one process and of one card; its interval holds every rank's.
+void take_from_ranks(ForecastRow& r, const std::vector<ForecastRankRow>& ranks) {
+  const ForecastRankRow& most = ranks.front();
+  r.peak_allocated_bytes = most.peak_allocated_bytes;
+  r.peak_reserved_bytes = most.peak_reserved_bytes;
+  r.beside_bytes = most.beside_bytes;
+  r.needed_bytes = most.needed_bytes;
+  r.steps = most.steps;
+  r.fragmented_bytes = most.fragmented_bytes;
+  r.line = most.line;
+  r.step_allocated_bytes = most.step_allocated_bytes;
+  r.low_bytes.reset();
+  r.high_bytes = 0;
+  for (const ForecastRankRow& rank : ranks) {
+    r.low_bytes = std::max(r.low_bytes.value_or(0), *rank.low_bytes);
+    r.high_bytes = r.high_bytes && rank.high_bytes ? std::optional(std::max(*r.high_bytes, *rank.high_bytes)) : std::nullopt;
+  }
+}
+
+std::optional<std::uint64_t> in_all(const std::vector<ProcessStory>& stories, std::uint64_t ProcessStory::*bytes) {
+  std::uint64_t sum = 0;
+  for (const ProcessStory& p : stories) sum += p.*bytes;
+  return sum > 0 ? std::optional(sum) : std::nullopt;
+}
+
+void count_what_is_unknown(ForecastRow& r, const std::vector<ProcessStory>& processes) {
+  r.unknown_values = r.accepted_functions = 0;
+  for (const ProcessStory& p : processes) {
+    r.unknown_values += p.unknown_values();
+    const auto accepted = std::ranges::count_if(p.functions, [](const OnlyAcceptedRow& f) { return f.what != "refused"; });
+    r.accepted_functions = std::max(r.accepted_functions, std::int64_t(accepted));
+  }
+}
+
 }  // namespace
 
 const ProcessStory* ended_by_forecast(const Told& t) {
@@ -78,74 +159,21 @@ bool may_fit(const Told& t) {
 }
 
 void fill(Told& t, const std::vector<ProcessStory>& stories) {
-  t.processes.clear();
-  t.accounts.clear();
-  t.ranks.clear();
-  for (const ProcessStory& p : stories)
-    if (!p.cards.empty() || !p.functions.empty() || !p.values.empty() || !p.static_runtimes.empty()) t.processes.push_back(p);
-  for (const ProcessStory& p : t.processes) {
-    t.accounts.insert(t.accounts.end(), p.cards.begin(), p.cards.end());
-    if (!p.end.empty() && !p.ended_itself)  // it has more steps than were seen, and a card skips only the first ones
-      for (std::size_t i = 0; i < p.cards.size(); ++i) (t.accounts.end() - 1 - std::ptrdiff_t(i))->before_update.reset();
-  }
+  t.processes = of_a_card(stories);
+  t.accounts = accounts_of(t.processes);
   add_neighbours(t, stories);
-  const auto order = [](const ProgramAccount& a) {  // the largest first; equal ones by rank and card
-    return std::tuple(~(a.peak_reserved_bytes + a.elsewhere_bytes + a.others_bytes), ~a.peak_reserved_bytes, a.rank, a.card);
-  };
-  std::ranges::stable_sort(t.accounts, std::less{}, order);
-  const bool bounded = std::none_of(t.processes.begin(), t.processes.end(), [](const ProcessStory& p) {
-    return !p.static_runtimes.empty() || p.tuned || !p.open.empty() ||
-           std::any_of(p.functions.begin(), p.functions.end(), [](const OnlyAcceptedRow& f) { return f.may_take_more(); });
-  });
+  sort_largest_first(t.accounts);
+  const bool bounded = std::ranges::all_of(t.processes, is_bounded);
+  t.ranks.clear();
+  for (const ProgramAccount& a : t.accounts) t.ranks.push_back(row_of_rank(a, t, bounded));
   ForecastRow& r = t.row;
-  r.low_bytes.reset();
-  r.high_bytes.reset();
-  for (const ProgramAccount& a : t.accounts) {
-    ForecastRankRow row;
-    row.rank = a.rank;
-    row.card = a.card;
-    row.peak_allocated_bytes = a.peak_allocated_bytes;
-    row.peak_reserved_bytes = a.peak_reserved_bytes;
-    row.beside_bytes = t.room.overhead_bytes + a.elsewhere_bytes + a.others_bytes;
-    row.needed_bytes = row.peak_reserved_bytes + row.beside_bytes;
-    set_interval(row, a, t, bounded);
-    row.step_allocated_bytes = a.step_allocated_bytes;
-    row.fragmented_bytes = a.peak_reserved_bytes - a.peak_allocated_bytes;
-    if (a.whole_steps > 0) row.steps = a.whole_steps;
-    row.line = a.peak_line;
-    t.ranks.push_back(std::move(row));
-  }
-  const ForecastRankRow& most = t.ranks.front();
-  r.peak_allocated_bytes = most.peak_allocated_bytes;  // all of one process, of one card
-  r.peak_reserved_bytes = most.peak_reserved_bytes;
-  r.beside_bytes = most.beside_bytes;
-  r.needed_bytes = most.needed_bytes;
-  for (const ForecastRankRow& rank : t.ranks) {
-    r.low_bytes = std::max(r.low_bytes.value_or(0), *rank.low_bytes);
-    if (rank.high_bytes) r.high_bytes = std::max(r.high_bytes.value_or(0), *rank.high_bytes);
-  }
-  if (!std::ranges::all_of(t.ranks, [](const ForecastRankRow& rank) { return rank.high_bytes.has_value(); })) r.high_bytes.reset();
+  take_from_ranks(r, t.ranks);
   r.allowed_bytes.reset();
   if (const auto fraction = fraction_of(t)) r.allowed_bytes = fraction->of(t.room.memory_bytes);
-  r.steps = most.steps;
-  r.fragmented_bytes = most.fragmented_bytes;
-  r.line = t.accounts.front().peak_line;
   r.saved_bytes = t.accounts.front().saved_bytes > 0 ? std::optional(t.accounts.front().saved_bytes) : std::nullopt;
-  r.step_allocated_bytes = most.step_allocated_bytes;
-  const auto in_all = [&](std::uint64_t ProcessStory::*bytes) {
-    std::uint64_t sum = 0;
-    for (const ProcessStory& p : stories) sum += p.*bytes;
-    return sum > 0 ? std::optional(sum) : std::nullopt;
-  };
-  r.pinned_bytes = in_all(&ProcessStory::pinned_bytes);
-  r.managed_bytes = in_all(&ProcessStory::managed_bytes);
-  r.unknown_values = r.accepted_functions = 0;
-  for (const ProcessStory& p : t.processes) {
-    r.unknown_values += p.unknown_values();
-    r.accepted_functions = std::max(
-        r.accepted_functions,
-        std::int64_t(std::count_if(p.functions.begin(), p.functions.end(), [](const OnlyAcceptedRow& f) { return f.what != "refused"; })));
-  }
+  r.pinned_bytes = in_all(stories, &ProcessStory::pinned_bytes);
+  r.managed_bytes = in_all(stories, &ProcessStory::managed_bytes);
+  count_what_is_unknown(r, t.processes);
   r.ranks = ranks_of(t.processes);
   if (r.ranks > 1) r.ranks = std::max(r.ranks, std::int64_t(t.ranks.size()));
 }
