@@ -68,6 +68,7 @@ int deliver(const Record&, const Common&, int code = yes);
 int deliver_stopped(const Record&, const Common&);  // a signal stopped the run: its answer is neither green nor red; returns "failed"
 void remember_command(std::span<char*> words);      // keeps the command as typed; pages, tables in files and JSON show it
 void print(std::string_view text);                  // prints to standard output; an Error (io) when not all of it was written
+int columns_of_output();                            // of the terminal, else what COLUMNS says; 0: neither is known
 void say(const std::string& sentence);              // prints a line to standard error, without control characters
 
 // The machine that --device names, or one line why it cannot be had. Without --device: the first CUDA device, else the CPU.

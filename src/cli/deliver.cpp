@@ -31,8 +31,7 @@ void say(const std::string& sentence) {
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
 
-namespace {
-// The width of the terminal that standard output is, or what COLUMNS says if it is none; 0: as wide as the table.
+// The width of the terminal that standard output is, or what COLUMNS says if it is none.
 int columns_of_output() {
   winsize size{};
   if (isatty(STDOUT_FILENO) == 1 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) return size.ws_col;
@@ -42,6 +41,7 @@ int columns_of_output() {
   return 0;
 }
 
+namespace {
 // As https://no-color.org asks.
 bool colour_is_welcome() {
   const char *refused = std::getenv("NO_COLOR"), *terminal = std::getenv("TERM");

@@ -7,12 +7,19 @@
 
 #include "base/other_words.h"
 #include "base/text.h"
+#include "cli/command.h"
 
 namespace headroom::cli {
 
 namespace {
 
-constexpr int columns = 100, indent = 30;
+constexpr int indent = 30;
+
+// As wide as the terminal, within what is easy to read.
+int help_columns() {
+  const int columns = columns_of_output();
+  return columns == 0 ? 100 : std::clamp(columns, 80, 100);
+}
 
 // In lines of at most `width`, ended after one of `ends` where that is possible.
 std::vector<std::string> folded_at(const std::string& text, int width, std::string_view ends) {
@@ -106,13 +113,11 @@ bool knows(const CLI::App& app, const std::string& option) {
 
 std::string two_columns(const std::string& name, const std::string& about) {
   std::string out;
-  for (const std::string& line : folded_at(name, columns - 6, "|, ")) out += (out.empty() ? "  " : "      ") + line + "\n";
+  for (const std::string& line : folded_at(name, help_columns() - 6, "|, ")) out += (out.empty() ? "  " : "      ") + line + "\n";
   if (about.empty()) return out;
-  bool beside = out.find('\n') == out.size() - 1 && columns_of(out) < indent;
-  if (beside) out.pop_back(), out += repeated(" ", indent - columns_of(out));
-  for (const std::string& line : folded_at(about, columns - indent, " "))
-    out += (std::exchange(beside, false) ? "" : repeated(" ", indent)) + line + "\n";
-  return out;
+  const bool beside = out.find('\n') == out.size() - 1 && columns_of(out) < indent;
+  if (beside) out.pop_back();
+  return out + repeated(" ", beside ? indent - columns_of(out) : indent) + folded_from(indent, about) + "\n";
 }
 
 // An example that is too wide: its remark comes before it, and a shell reads the command over several lines. An option stays with its value.
@@ -125,7 +130,8 @@ std::string example(const std::string& line) {
     const auto value = command.find(' ', option + 1);
     if (value != std::string::npos && command[value + 1] != '-' && command[option + 3] != ' ') command[value] = together;
   }
-  command = joined(folded_at(command, columns - 2, " "), " \\\n      ");
+  const std::string next_line = " \\\n      ";
+  command = joined(folded_at(command, help_columns() - int(next_line.size()) + 1, " "), next_line);
   std::replace(command.begin(), command.end(), together, ' ');
   return before + command;
 }
@@ -158,14 +164,18 @@ std::string HelpFormatter::make_subcommand(const CLI::App* topic) const {
   return two_columns(topic->get_display_name(true), topic->get_description());
 }
 
+std::string folded_from(int column, const std::string& sentence) {
+  return joined(folded_at(sentence, help_columns() - column, " "), "\n" + repeated(" ", column));
+}
+
+std::string HelpFormatter::make_description(const CLI::App* app) const { return folded_from(0, CLI::Formatter::make_description(app)); }
+
 std::string HelpFormatter::make_footer(const CLI::App* app) const {
   std::istringstream lines(app->get_footer());
   std::string out;
   for (std::string line; std::getline(lines, line);) {
-    const bool fits = columns_of(line) <= columns;
-    out += (out.empty() ? "" : "\n") + (fits                             ? line
-                                        : line.starts_with("  headroom") ? example(line)
-                                                                         : joined(folded_at(line, columns, " "), "\n"));
+    const bool fits = columns_of(line) <= help_columns();
+    out += (out.empty() ? "" : "\n") + (fits ? line : line.starts_with("  headroom") ? example(line) : folded_from(0, line));
   }
   return out.empty() ? out : out + "\n";
 }

@@ -1,4 +1,4 @@
-// How --help is laid out: names on the left, sentences folded on the right, no line wider than 100 columns.
+// How --help is laid out: names on the left, sentences folded on the right, no line wider than the terminal or 100 columns.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <initializer_list>
@@ -15,8 +15,12 @@ class HelpFormatter : public CLI::Formatter {
   std::string make_option_opts(const CLI::Option*) const override;
   std::string make_option_desc(const CLI::Option*) const override;
   std::string make_subcommand(const CLI::App*) const override;
+  std::string make_description(const CLI::App*) const override;
   std::string make_footer(const CLI::App*) const override;
 };
+
+// A sentence of a help page that begins at this column, as is each of its lines.
+std::string folded_from(int column, const std::string& sentence);
 
 struct HelpGroup {
   const char* title;

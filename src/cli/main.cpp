@@ -51,12 +51,11 @@ std::string as_called(const std::string& text, Name where = Name::before_a_comma
 
 std::string overview() {
   std::string text =
-      "headroom — how many bytes and milliseconds a transformer takes, where they go, and what removes them\n\n"
-      "Usage: headroom <command> [options]\n\nCommands:\n";
-  for (const Command& c : commands) text += fmt::format("  {:<11}{}\n", c.name, c.about);
-  text +=
-      "\n'headroom help <command>' or 'headroom <command> --help' lists a command's options and examples.\n"
-      "Exit codes: 0 yes, 1 failed, 2 wrong usage, 3 the answer is no.\n";
+      folded_from(0, "headroom — how many bytes and milliseconds a transformer takes, where they go, and what removes them") +
+      "\n\nUsage: headroom <command> [options]\n\nCommands:\n";
+  for (const Command& c : commands) text += fmt::format("  {:<11}{}\n", c.name, folded_from(13, c.about));
+  text += "\n" + folded_from(0, "'headroom help <command>' or 'headroom <command> --help' lists a command's options and examples.") +
+          "\nExit codes: 0 yes, 1 failed, 2 wrong usage, 3 the answer is no.\n";
   return as_called(text);
 }
 

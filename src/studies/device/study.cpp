@@ -87,7 +87,7 @@ Outcome device_study(const Device& d, const DeviceAsked& asked, const Host& host
   outcome.answer = stopped ? Answer::failed : Answer::yes;
   outcome.stopped = stopped;
   outcome.said =
-      stopped ? life.stopped("before every ceiling was measured", "these are not taken for the machine's; measure again") : life.name();
+      stopped ? life.stopped("before every ceiling was measured", "the ceilings above are not kept as this machine's; give the command again to measure them all") : life.name();
   if (!stopped) outcome.life.emplace(std::move(life));
   return outcome;
 }

@@ -29,7 +29,7 @@ namespace {
 
 std::string words_of_stop(const TrainRun& r) {
   const std::string not_written = r.hugging_face.empty() ? "" : fmt::format("'{}' was not written, that is for the end", r.hugging_face);
-  if (r.folder.empty()) return "there was no --save" + (not_written.empty() ? "" : "; " + not_written);
+  if (r.folder.empty()) return "nothing was saved, for there was no --save" + (not_written.empty() ? "" : "; " + not_written);
   return (not_written.empty() ? "" : not_written + "; ") + "the same command with --resume continues from there";
 }
 
