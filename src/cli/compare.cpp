@@ -40,9 +40,7 @@ studies::ComparedRun read_run(const std::string& word, const Common& common) {
   }
   const auto id = run_number(word);
   const Results results(common.db.empty() ? default_results_file() : common.db, Results::Access::read);
-  const auto run = results.run(id);
-  check(run.has_value(), Code::bad_argument, "there is no run {} in {}; headroom results lists the runs", id, results.file());
-  return studies::compared(studies::run_from_store(results, *run));
+  return studies::compared(studies::run_from_store(results, run_kept(&results, id)));
 }
 
 // The forecast and the profile of a step of ours, or of a program, as files: how long each op or kernel was forecast to take, and took.

@@ -199,66 +199,74 @@ std::string as_this_command_says(const CLI::App& app, const std::string& word) {
   return word;
 }
 
+namespace {
+
+// Another program's option, one that a command needs to know for the sentence, and what to say in its place.
+struct Instead {
+  std::string_view option, needs, say;
+};
+constexpr std::array options_instead{
+    Instead{"--json", "--format", "--format json prints JSON, --out FILE.json writes it"},
+    Instead{"--csv", "--format", "--format csv prints CSV, --out FILE.csv writes it"},
+    Instead{"--markdown", "--format", "--format md prints Markdown, --out FILE.md writes it"},
+    Instead{"--html", "--out", "--out FILE.html writes a page"},
+    Instead{"--page", "--out", "--out FILE.html writes a page"},
+    Instead{"-o", "--out", "--out FILE writes to a file"},
+    Instead{"--nodes", "--per-host", "--gpus counts the GPUs of all hosts, --per-host those of one"},
+    Instead{"--nnodes", "--per-host", "--gpus counts the GPUs of all hosts, --per-host those of one"},
+    Instead{"--deepspeed", "--shard", "ZeRO-1 is --shard optimizer, ZeRO-2 gradients, ZeRO-3 everything"},
+    Instead{"--fsdp", "--shard", "FSDP2 is --shard everything, with --gpus"},
+    Instead{"--file", "--text", "--text FILE is what it learns"},
+    Instead{"--data", "--text", "--text FILE is what it learns"},
+    Instead{"--dataset", "--text", "--text FILE is what it learns"},
+    Instead{"--epochs", "--lr", "--steps N is how long it trains"},
+    Instead{"--num-epochs", "--lr", "--steps N is how long it trains"},
+    Instead{"--num-train-epochs", "--lr", "--steps N is how long it trains"},
+    Instead{"--resume-from-checkpoint", "--save-hf", "--resume continues from the newest checkpoint in --save DIR"},
+    Instead{"--resume-from", "--save-hf", "--resume continues from the newest checkpoint in --save DIR"},
+    Instead{"--checkpoint", "--save-hf", "--resume continues from the newest checkpoint in --save DIR"},
+    Instead{"--ckpt", "--save-hf", "--resume continues from the newest checkpoint in --save DIR"},
+    Instead{"--load", "--save-hf", "--resume continues from the newest checkpoint in --save DIR"},
+    Instead{"--output-dir", "--save-hf", "--save DIR keeps checkpoints, --save-hf DIR the weights at the end"},
+    Instead{"--out-dir", "--save-hf", "--save DIR keeps checkpoints, --save-hf DIR the weights at the end"},
+    Instead{"--save-dir", "--save-hf", "--save DIR keeps checkpoints, --save-hf DIR the weights at the end"},
+    Instead{"--lora", "--save-hf", "all weights are trained; headroom plan --as pytorch knows what LoRA takes"},
+    Instead{"--optimizer", "--save-hf", "it trains with AdamW"},
+    Instead{"--optim", "--save-hf", "it trains with AdamW"},
+    Instead{"--adam", "--save-hf", "it trains with AdamW"},
+    Instead{"--bf16", "--precision", "--precision bf16"},
+    Instead{"--fp16", "--precision", "--precision fp16"},
+    Instead{"--gradient-checkpointing", "--keep", "--keep input is a checkpoint of each block"},
+    Instead{"--activation-checkpointing", "--keep", "--keep input is a checkpoint of each block"}};
+
+// What plan finds out itself.
+constexpr std::array chosen_by_plan{"--fsdp",
+                                    "--deepspeed",
+                                    "--qlora",
+                                    "--zero",
+                                    "--shard",
+                                    "--lora",
+                                    "--adam",
+                                    "--optimizer",
+                                    "--optimizer-in-backward",
+                                    "--parameters",
+                                    "--base",
+                                    "--selective",
+                                    "--loss",
+                                    "--compile",
+                                    "--accumulate",
+                                    "--micro-batches",
+                                    "--offload-activations"};
+
+}  // namespace
+
 std::string instead_of(const CLI::App& app, const std::string& option) {
-  struct Instead {
-    std::string_view option, needs, say;
-  };
-  constexpr std::array instead{
-      Instead{"--json", "--format", "--format json prints JSON, --out FILE.json writes it"},
-      Instead{"--csv", "--format", "--format csv prints CSV, --out FILE.csv writes it"},
-      Instead{"--markdown", "--format", "--format md prints Markdown, --out FILE.md writes it"},
-      Instead{"--html", "--out", "--out FILE.html writes a page"},
-      Instead{"--page", "--out", "--out FILE.html writes a page"},
-      Instead{"-o", "--out", "--out FILE writes to a file"},
-      Instead{"--nodes", "--per-host", "--gpus counts the GPUs of all hosts, --per-host those of one"},
-      Instead{"--nnodes", "--per-host", "--gpus counts the GPUs of all hosts, --per-host those of one"},
-      Instead{"--deepspeed", "--shard", "ZeRO-1 is --shard optimizer, ZeRO-2 gradients, ZeRO-3 everything"},
-      Instead{"--fsdp", "--shard", "FSDP2 is --shard everything, with --gpus"},
-      Instead{"--file", "--text", "--text FILE is what it learns"},
-      Instead{"--data", "--text", "--text FILE is what it learns"},
-      Instead{"--dataset", "--text", "--text FILE is what it learns"},
-      Instead{"--epochs", "--lr", "--steps N is how long it trains"},
-      Instead{"--num-epochs", "--lr", "--steps N is how long it trains"},
-      Instead{"--num-train-epochs", "--lr", "--steps N is how long it trains"},
-      Instead{"--resume-from-checkpoint", "--save-hf", "--resume continues from the newest checkpoint in --save DIR"},
-      Instead{"--resume-from", "--save-hf", "--resume continues from the newest checkpoint in --save DIR"},
-      Instead{"--checkpoint", "--save-hf", "--resume continues from the newest checkpoint in --save DIR"},
-      Instead{"--ckpt", "--save-hf", "--resume continues from the newest checkpoint in --save DIR"},
-      Instead{"--load", "--save-hf", "--resume continues from the newest checkpoint in --save DIR"},
-      Instead{"--output-dir", "--save-hf", "--save DIR keeps checkpoints, --save-hf DIR the weights at the end"},
-      Instead{"--out-dir", "--save-hf", "--save DIR keeps checkpoints, --save-hf DIR the weights at the end"},
-      Instead{"--save-dir", "--save-hf", "--save DIR keeps checkpoints, --save-hf DIR the weights at the end"},
-      Instead{"--lora", "--save-hf", "all weights are trained; headroom plan --as pytorch knows what LoRA takes"},
-      Instead{"--optimizer", "--save-hf", "it trains with AdamW"},
-      Instead{"--optim", "--save-hf", "it trains with AdamW"},
-      Instead{"--adam", "--save-hf", "it trains with AdamW"},
-      Instead{"--bf16", "--precision", "--precision bf16"},
-      Instead{"--fp16", "--precision", "--precision fp16"},
-      Instead{"--gradient-checkpointing", "--keep", "--keep input is a checkpoint of each block"},
-      Instead{"--activation-checkpointing", "--keep", "--keep input is a checkpoint of each block"}};
-  for (const Instead& one : instead)
+  for (const Instead& one : options_instead)
     if (is_same_word(one.option, option) && knows(app, std::string(one.needs))) return std::string(one.say);
   const bool starts_programs = app.get_option_no_throw("command");  // it may be that program's option
   if (is_same_word("--seed", option) && !starts_programs) return "this command draws no random numbers";
   if (is_same_word("--qlora", option) && knows(app, "--base")) return "QLoRA is --lora RANK --base 4bit";
-  constexpr std::array chosen{"--fsdp",
-                              "--deepspeed",
-                              "--qlora",
-                              "--zero",
-                              "--shard",
-                              "--lora",
-                              "--adam",
-                              "--optimizer",
-                              "--optimizer-in-backward",
-                              "--parameters",
-                              "--base",
-                              "--selective",
-                              "--loss",
-                              "--compile",
-                              "--accumulate",
-                              "--micro-batches",
-                              "--offload-activations"};
-  if (app.get_name() == "headroom plan" && std::ranges::find(chosen, option) != chosen.end())
+  if (app.get_name() == "headroom plan" && std::ranges::find(chosen_by_plan, option) != chosen_by_plan.end())
     return "plan tries what it can be and says which fits; headroom memory model takes one";
   return "";
 }

@@ -31,8 +31,7 @@ RunCommand memory_model_topic(CLI::App& app, Common& common) {
   return [a, &common] {
     studies::ModelMemory m = a->study;
     m.model = a->model.model();
-    check(!m.measure || is_here(common), Code::bad_argument,
-          "--measure: there is no {} in this machine; leave --measure out for the forecast, or name cpu or cuda", common.device);
+    if (m.measure) studies::check_measured_here(is_here(common), common.device);
     m.device = m.measure ? chosen_device(common) : account_device(common, m.memory_bytes);
     m.model_and_device = model_and_device(a->model, common, m.device);
     if (m.device.kind == DeviceKind::cpu ? is_here(common) : !m.device.bus.empty()) (void)take_kept(m.device, common);

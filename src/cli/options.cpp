@@ -158,6 +158,13 @@ std::int64_t run_number(const std::string& word) {
   return parse_integer(word, "RUN");
 }
 
+StoredRun run_kept(const Results* store, std::int64_t id) {
+  auto run = store ? store->run(id) : std::nullopt;
+  check(run.has_value(), Code::bad_argument, "there is no run {} in {}; headroom results lists the runs", id,
+        store ? store->file() : "the store, which is still empty");
+  return std::move(*run);
+}
+
 void check_lengths_said_once(const CLI::App& app, bool documents, bool cached) {
   check(!documents || app.count("--len") == 0, Code::bad_argument, "--documents: a row is as long as they are together; leave --len out");
   check(!cached || app.count("--batch") == 0, Code::bad_argument, "--cached: there are as many sequences as lengths; leave --batch out");

@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "cli/command.h"
+#include "store/results.h"
 
 namespace headroom::cli {
 
@@ -21,6 +22,8 @@ RunCommand with_topics(CLI::App& command, Common&, std::span<const Command> topi
 void add_common(CLI::App&, Common&);
 // The number of a run that is kept, of a word that is not a file's name; else one line that says what the word is.
 std::int64_t run_number(const std::string& word);
+// The run of this number; no store: it is still empty.
+StoredRun run_kept(const Results* store, std::int64_t id);
 // Once everything is parsed: the format that the end of --out names, and that no output replaces what is read, another output or the
 // store.
 void check_outputs(const CLI::App&, Common&);

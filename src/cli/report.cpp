@@ -13,11 +13,8 @@ namespace {
 
 std::vector<studies::ReportRun> runs_named(const std::string& word, const Results* store) {
   if (is_regular_file(word)) return studies::runs_from_file(word);
-  const auto id = run_number(word);
-  const auto run = store ? store->run(id) : std::nullopt;
-  check(run.has_value(), Code::bad_argument, "there is no run {} in {}; headroom results lists the runs", id,
-        store ? store->file() : "the store, which is still empty");
-  return {studies::run_from_store(*store, *run)};
+  const StoredRun run = run_kept(store, run_number(word));
+  return {studies::run_from_store(*store, run)};
 }
 
 }  // namespace

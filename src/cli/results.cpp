@@ -68,9 +68,7 @@ RunCommand results(CLI::App& app, Common& common) {
     check(word->find_first_not_of("0123456789") == std::string::npos, Code::bad_argument,
           "'{}' is no run's number; headroom results lists the runs, headroom report shows what is in a file", *word);
     const auto id = parse_integer(*word, "RUN");
-    const auto run = store.run(id);
-    check(run.has_value(), Code::bad_argument, "there is no run {} in {}; headroom results lists the runs", id, store.file());
-    return deliver(one_run(*run, row_objects(store, id)), common);
+    return deliver(one_run(run_kept(&store, id), row_objects(store, id)), common);
   };
 }
 

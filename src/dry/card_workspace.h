@@ -15,7 +15,7 @@ namespace headroom::dry {
 
 constexpr std::uint64_t workspace_grain = 1 << 20;
 
-// Of a card, or a cuDNN, that was not asked.
+// What a card, or a cuDNN, that was not asked may take.
 constexpr WorkspaceRange unknown_workspace(const ConvolutionShape& s, std::uint64_t said) {
   if (s.told() && s.one_by_one()) return {0, said, said};
   return {said, said, said + 16 * workspace_grain};
@@ -65,7 +65,7 @@ constexpr std::uint64_t copies_of_innermost(const ConvolutionShape& s) {
 
 constexpr std::uint64_t winograd_workspace(const ConvolutionShape& s) { return winograd_bytes(s) + copies_of_innermost(s); }
 
-// Of one group's tensors. In groups four passes were seen to take up to 54 times as much.
+// The transforms of one group's tensors. In groups four passes were seen to take up to 54 times as much.
 constexpr std::uint64_t fourier_bytes_of_a_group(const ConvolutionShape& s) {
   if (!s.told() || !s.flat()) return 0;
   const std::int64_t groups = s.input[1] / std::max<std::int64_t>(s.filter[1], 1), to = s.filter[0] / std::max<std::int64_t>(groups, 1);
@@ -99,8 +99,8 @@ constexpr WorkspaceRange workspace_of_unlisted(const ConvolutionShape& s, bool t
   return {0, bytes, thin ? std::max(most, winograd_workspace(s)) : most};
 }
 
-// Of a cuDNN that cannot be asked without a card (one before 9.8, which PyTorch 2.4 to 2.7 bring). Of the 519 passes that an H200 was asked for with 9.19
-// (bench/results/h200_scratch_convolutions_2026-11-29.csv) 516 lie in these ranges and 364 take what is likely here; cuDNN's own word is right for 376.
+// What a cuDNN takes that cannot be asked without a card (one before 9.8, which PyTorch 2.4 to 2.7 bring). Of the 519 passes that an H200 was asked for with
+// 9.19 (bench/results/h200_scratch_convolutions_2026-11-29.csv) 516 lie in these ranges and 364 take what is likely here; cuDNN's own word is right for 376.
 constexpr WorkspaceRange unasked_workspace(const ConvolutionShape& s, std::uint64_t copies) {
   constexpr std::uint64_t least_said = 131;  // what cuDNN says where nothing is copied; of a block the replays know that it may be larger
   const std::uint64_t likely = std::max(copies, least_said), most = likely + 16 * workspace_grain;

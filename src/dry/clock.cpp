@@ -90,7 +90,7 @@ class Running {
 
   StepTimed mean() const {
     if (!updated_by_host_.empty()) return {{}, updated_by_host_};
-    if (steps_.empty()) return {{}, "the program took no optimizer step that was seen"};
+    if (steps_.empty()) return {{}, no_step_seen};
     if (steps_.size() < 2) return {{}, "the program took one optimizer step only, and the first step is unlike the others: --steps 3"};
     const std::size_t from = steps_.size() > 2 ? 2 : 1;
     std::vector<double> seconds;

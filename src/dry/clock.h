@@ -45,6 +45,7 @@ struct StepTimed {
   double low_s = 0, high_s = 0;   // with a host and a card as fast, and as slow, as they were seen
   std::vector<WorkTimed> work{};  // the last step's, in the order in which the card was given it
 };
+inline constexpr const char* no_step_seen = "the program took no optimizer step that was seen";
 StepTimed step_time(const Process&, const Rates&);
 
 }  // namespace headroom::dry

@@ -52,7 +52,7 @@ struct HostRate {
   double wait_s = 0, graph_s = 0;
 };
 double seconds_of(const HostWork&, const HostRate&);
-// Of the call that gives the card a kernel or a product; its name is a kernel's, or that of the function that was called.
+// Seconds of the call that gives the card a kernel or a product; its name is a kernel's, or that of the function that was called.
 double call_of_kernel(std::string_view name, const HostRate&);
 double call_of_product(std::string_view name, const HostRate&);
 

@@ -22,7 +22,7 @@ constexpr std::int64_t q_workspace(std::int64_t rows, std::int64_t columns) {
 
 constexpr std::int64_t q_unsure(std::int64_t columns) { return columns > 65 && columns < 128 ? 16 * 1024 : 0; }
 
-// Of a lower triangle a word for each tile of 32 x 32.
+// A lower triangle takes a word for each tile of 32 x 32.
 constexpr std::int64_t cholesky_workspace(bool upper, std::int64_t n, bool wide) {
   if (upper) return wide ? 48 : 64;
   const std::int64_t tiles = ceil_div(n, 32);

@@ -15,7 +15,7 @@ struct Strides {
   std::vector<std::vector<std::uint32_t>> operands;  // the result first
 };
 
-// Of a parameter of `elementwise_kernel`; nothing where it has no such table.
+// The strides in a parameter of `elementwise_kernel`; nothing where it has no such table.
 std::optional<Strides> strides_of(const void* parameter, std::size_t bytes);
 
 // By blocks of so many elements that follow each other.

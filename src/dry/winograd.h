@@ -21,7 +21,7 @@ constexpr std::uint64_t winograd_bytes_of(const ConvolutionShape& s, std::int64_
 
 constexpr std::uint64_t winograd_bytes(const ConvolutionShape& s) { return winograd_bytes_of(s, winograd_tiles(s)); }
 
-// Of any pass.
+// Whether any pass may be computed by Winograd's transforms.
 constexpr bool winograd_shape(const ConvolutionShape& s) {
   if (!s.told() || !s.flat() || s.grouped() || s.dilated) return false;
   if (s.filter[2] != 3 || s.filter[3] != 3) return false;

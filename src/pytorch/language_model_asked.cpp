@@ -26,12 +26,17 @@ bool measured_choices(const LanguageModel& m) {
          (m.lora == 0 || (m.parameters == Parameters::whole && m.gpus == 1));
 }
 
-void check(const LanguageModel& m) {
+namespace {
+
+void check_sizes_of_pytorch(const LanguageModel& m) {
   check(m.width > 0 && m.ffn > 0 && m.layers > 0 && m.heads > 0 && m.vocab > 0 && m.batch > 0 && m.len > 0, Code::bad_argument,
         "--as pytorch: vocab, width, ffn, layers, heads, batch and len must be at least 1");
   check(m.kv_heads == 0 || (m.kv_heads > 0 && m.heads % m.kv_heads == 0), Code::bad_argument,
         "--as pytorch: kv_heads {} must divide heads {}", m.kv_heads, m.heads);
   check(size_of(m.precision.dtype) >= 2, Code::unsupported, "--as pytorch: torch.autocast has no fp8; ask for fp32, tf32, bf16 or fp16");
+}
+
+void check_what_the_family_has(const LanguageModel& m) {
   const bool of_transformers = m.family != Family::llama;
   check(
       !of_transformers || (m.compile == Compile::none && m.selective != Selective::ops), Code::unsupported,
@@ -51,6 +56,9 @@ void check(const LanguageModel& m) {
         m.len, m.positions);
   check(!m.capped_logits || m.loss == Loss::whole || m.loss == Loss::in_fp32 || m.loss == Loss::fused, Code::bad_argument,
         "--as pytorch --loss {}: torchtune's loss in parts caps no logits; choose whole, fp32 or fused", names_of<Loss>.of(m.loss));
+}
+
+void check_dtypes(const LanguageModel& m) {
   const bool half = m.parameters == Parameters::half;
   check(!half || size_of(m.precision.dtype) == 2, Code::bad_argument,
         "--as pytorch --parameters half: parameters are in the precision; choose --precision bf16 or fp16");
@@ -58,6 +66,9 @@ void check(const LanguageModel& m) {
         "--as pytorch --base 4bit: only what --lora freezes is packed; add --lora R");
   check(m.base == Base::precision || size_of(m.precision.dtype) == 2, Code::bad_argument,
         "--as pytorch --base 4bit: weights are written out in the precision; choose --precision bf16 or fp16");
+}
+
+void check_levers(const LanguageModel& m) {
   check(m.selective == Selective::none || (m.keep == engine::Keeping{} && m.compile == Compile::none), Code::bad_argument,
         "--as pytorch --selective {}: accounted for without --keep and --compile; leave them out", names_of<Selective>.of(m.selective));
   check(!m.offload_inputs || (m.keep == engine::Keeping{engine::Keep::input} && m.gpus == 1), Code::bad_argument,
@@ -73,6 +84,9 @@ void check(const LanguageModel& m) {
   check(m.adam != Adam::offloaded || !m.shares_update(), Code::bad_argument,
         "--as pytorch --adam offloaded --shard optimizer: torch's ZeroRedundancyOptimizer makes its ranks' optimizers itself, and "
         "torchao's wraps one that is made; choose --shard everything or another --adam");
+}
+
+void check_keep(const LanguageModel& m) {
   using engine::Keep;
   check(m.keep.levels.size() == 1 && (m.keep.first() == Keep::everything || m.keep.first() == Keep::input) && m.keep.host == 0,
         Code::bad_argument,
@@ -80,6 +94,9 @@ void check(const LanguageModel& m) {
         "groups:K:everything",
         WordsOf<engine::Keeping>::to(m.keep));
   check(m.keep.group <= m.layers, Code::bad_argument, "--as pytorch --keep groups:{}: the model has {} blocks", m.keep.group, m.layers);
+}
+
+void check_compile(const LanguageModel& m) {
   check(m.compile == Compile::none ||
             (m.fused_attention && m.keep.group == 1 && (m.lora == 0 || (m.compile == Compile::blocks && m.parameters == Parameters::half))),
         Code::bad_argument,
@@ -88,6 +105,9 @@ void check(const LanguageModel& m) {
         names_of<Compile>.of(m.compile));
   check(m.compile != Compile::model || (m.gpus == 1 && m.keep == engine::Keeping{}), Code::bad_argument,
         "--as pytorch --compile model: accounted for on one GPU, with --keep everything; choose --compile blocks");
+}
+
+void check_sharding(const LanguageModel& m) {
   check(m.shard == engine::Sharding::none || m.gpus > 1, Code::bad_argument, "--as pytorch --shard {}: there is one rank; name --gpus",
         name_of(m.shard));
   check(
@@ -99,6 +119,18 @@ void check(const LanguageModel& m) {
         "--as pytorch --shard {} --keep groups: FSDP2 is accounted for with one group of parameters a block; choose --keep everything or "
         "input",
         name_of(m.shard));
+}
+
+}  // namespace
+
+void check(const LanguageModel& m) {
+  check_sizes_of_pytorch(m);
+  check_what_the_family_has(m);
+  check_dtypes(m);
+  check_levers(m);
+  check_keep(m);
+  check_compile(m);
+  check_sharding(m);
 }
 
 std::string why_not_timed(const LanguageModel& m) {

@@ -199,7 +199,7 @@ int ncclCommInitAll(Communicator** out, int count, const int*) {
   return success;
 }
 int ncclCommSplit(Communicator* from, int color, int key, Communicator** out, void*) {
-  // Who is in which part is known only to all together, so this waits for all ranks, as NCCL does.
+  // Which rank is in which part is known only to all ranks together, so this waits for all ranks, as NCCL does.
   const std::uint64_t split = from->splits++;
   const std::string channel = from->channel + ".split" + std::to_string(split);
   const int mine[2] = {color, key};

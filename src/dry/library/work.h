@@ -67,7 +67,7 @@ void multiplied(const char* name, StreamHandle, const ProductShape&);
 void occupied(StreamHandle, double seconds);  // by work that has no place in the record
 
 void tell_workspace(const void* p);  // what a library multiplies in, whenever it was allocated
-// Of one call, which a card may give another. `seldom_less`: it takes less than this only where a card does not list an engine that it was seen to list.
+// The workspace of one call, in a range of a card's. `seldom_less`: it takes less than this only where a card does not list an engine that it was seen to list.
 void tell_workspace(const void* p, const WorkspaceRange&, std::uint64_t seldom_less);
 inline void tell_workspace(const void* p, const WorkspaceRange& on_card) { tell_workspace(p, on_card, on_card.least); }
 void tell_tries_are_known();  // what PyTorch takes to try convolutions' plans is as a card was seen to have it

@@ -123,8 +123,6 @@ OlderKernel older_kernel(const OpCall& op) {
 // an H200 issues 2.94 and 1.75 instructions a cycle, of at most four, while the card updates 3.4 thousand million weights in 11.3 and 14.6 ms.
 double rounding_flops(Moments m) { return m == Moments::eight ? 150 : 110; }
 
-constexpr double in_cache_bytes = 40e6;  // what was just read is found again in the second-level cache, at twice memory's rate at least
-
 // Factors of FP32's attention were fitted with flash_simt. An H200's flash_sm80_fp32 reaches 0.46 of its ceiling in full rows of 4096 at head dims
 // 64 and 128, where flash_simt reaches 0.82 to 0.85 of FP32's (bench/lab/attention_fp32.md).
 constexpr double of_tf32_products = 1.8;

@@ -7,6 +7,9 @@ namespace headroom::engine {
 
 double ceiling_ms(const OpCall&, const Recipe&, const Ceilings&, int units);  // one call's; units 0: a CPU
 
+constexpr double in_cache_bytes =
+    40e6;  // what was just read or written is found in the second-level cache, at twice memory's rate at least
+
 double share_of_copy_rate(double words);  // what a loss over rows of so many words reaches
 constexpr double fitted_words = 50304;    // words of the models to which a loss's factor is fitted
 // A capped loss: for each operation that its formula counts, the kernel takes as long as so many (106 us of 4096 x 10 000 logits, 377 of 1024 x 151 936).

@@ -16,7 +16,6 @@ namespace headroom::engine::hopper {
 namespace {
 
 constexpr double kernel_us = 1.75;          // a kernel that does hardly anything, and the gap behind it
-constexpr double in_cache_bytes = 40e6;     // what was just written is found in the second-level cache
 constexpr double cache_bytes_a_us = 4.6e6;  // from there
 constexpr double fp32_operations_a_us = 50.8e6;
 // A step's power, and the power by this formula above which clocks were seen to fall: the cards' limit is 700 W (bench/lab/kernel_times.md, "Power").

@@ -31,10 +31,15 @@ Recipe recipe_of(Decoder model, std::int64_t batch, std::int64_t len, const Leve
   return r;
 }
 
-void check(const Recipe& r) {
+namespace {
+
+void check_sizes(const Recipe& r) {
   check(r.model);
   check(r.batch >= 1 && r.len >= 1, Code::bad_argument, "step: batch {} and len {} must be at least 1", r.batch, r.len);
   check(double(r.batch) * double(r.len) < 0x1p31, Code::bad_argument, "step: batch {} times len {} is past 2^31 tokens", r.batch, r.len);
+}
+
+void check_keeping(const Recipe& r) {
   check(r.keep.levels.size() <= 1 || std::int64_t(r.keep.levels.size()) == r.model.depth(), Code::bad_argument,
         "step: {} keep levels for {} blocks; give one, or one for each", r.keep.levels.size(), r.model.depth());
   check(r.group() >= 1 && r.group() <= std::max<std::int64_t>(r.model.depth(), 1), Code::bad_argument,
@@ -52,12 +57,19 @@ void check(const Recipe& r) {
         "step: what waits on the host is forecast for models that are trained here; {} is only counted", r.model.name);
   check(r.model.trained() || std::count(r.keep.levels.begin(), r.keep.levels.end(), Keep::gate_up_fp8) == 0, Code::unsupported,
         "step: --keep gate-up-fp8 is forecast for models that are trained here; {} is only counted. no-cheap is served", r.model.name);
+}
+
+void check_formats(const Recipe& r) {
   const DType stored = r.formats().stored.dtype;
   check(size_of(stored) >= 2, Code::unsupported, "step: {} is not served; fp32, tf32, bf16, fp16 and fp8 are", name_of(r.precision));
   check(!r.scales || r.formats().quantised(), Code::bad_argument, "step: only fp8 has scales, {} was asked; leave --scales out",
         name_of(r.precision));
   check(!r.formats().quantised() || r.model.trained(), Code::unsupported,
         "step: fp8 is forecast for models that are trained here; {} is only counted. bf16 is served", r.model.name);
+}
+
+void check_holding(const Recipe& r) {
+  const DType stored = r.formats().stored.dtype;
   check(r.micro_batches >= 1, Code::bad_argument, "step: {} micro-batches; it must be at least 1", r.micro_batches);
   check(r.holding.updating == Updating::after || (r.micro_batches == 1 && !r.model.tied && r.precision.dtype != DType::f16),
         Code::bad_argument, "step: updating during backward needs one micro-batch, a head of its own and no loss scaling (fp16)");
@@ -75,22 +87,37 @@ void check(const Recipe& r) {
         "step: 8-bit copies of weights are kept in fp8 and on one rank; {} on {} was asked. --copies made is served", name_of(r.precision),
         r.ranks.count);
   check(r.ranks.count >= 1 && r.ranks.count <= 1 << 20, Code::bad_argument, "step: {} ranks; 1 to {} are served", r.ranks.count, 1 << 20);
-  if (r.ranks.split_tokens) {
-    const std::int64_t stripes = 2 * std::int64_t(r.ranks.count);
-    check(r.ranks.count > 1, Code::bad_argument, "step: tokens are split over ranks, and there is one; give --ranks or --gpus");
-    check(r.len % stripes == 0, Code::bad_argument,
-          "step: len {} is split over {} ranks in two stripes each; make it a multiple of {}, {} for one", r.len, r.ranks.count, stripes,
-          std::max<std::int64_t>(stripes, r.len / stripes * stripes));
-    check(r.model.trained(), Code::unsupported, "step: tokens of a model that is only counted ({}) are not split", r.model.name);
-    check(r.model.positions == 0, Code::bad_argument,
-          "step: tokens of a model with learned positions ({}) are not split; leave --split-tokens out", r.model.name);
-  }
-  if (r.documents) {
-    check(!r.ranks.split_tokens, Code::bad_argument, "step: rows of packed documents are not split over ranks; leave --split-tokens out");
-    check(r.model.trained(), Code::unsupported, "step: a model that is only counted ({}) has no packed documents; leave --documents out",
-          r.model.name);
-    check(r.len <= attention::longest_in_32_bits, Code::bad_argument, "step: packed rows of {} tokens are past 2^29", r.len);
-  }
+}
+
+void check_split_tokens(const Recipe& r) {
+  if (!r.ranks.split_tokens) return;
+  const std::int64_t stripes = 2 * std::int64_t(r.ranks.count);
+  check(r.ranks.count > 1, Code::bad_argument, "step: tokens are split over ranks, and there is one; give --ranks or --gpus");
+  check(r.len % stripes == 0, Code::bad_argument,
+        "step: len {} is split over {} ranks in two stripes each; make it a multiple of {}, {} for one", r.len, r.ranks.count, stripes,
+        std::max<std::int64_t>(stripes, r.len / stripes * stripes));
+  check(r.model.trained(), Code::unsupported, "step: tokens of a model that is only counted ({}) are not split", r.model.name);
+  check(r.model.positions == 0, Code::bad_argument,
+        "step: tokens of a model with learned positions ({}) are not split; leave --split-tokens out", r.model.name);
+}
+
+void check_documents(const Recipe& r) {
+  if (!r.documents) return;
+  check(!r.ranks.split_tokens, Code::bad_argument, "step: rows of packed documents are not split over ranks; leave --split-tokens out");
+  check(r.model.trained(), Code::unsupported, "step: a model that is only counted ({}) has no packed documents; leave --documents out",
+        r.model.name);
+  check(r.len <= attention::longest_in_32_bits, Code::bad_argument, "step: packed rows of {} tokens are past 2^29", r.len);
+}
+
+}  // namespace
+
+void check(const Recipe& r) {
+  check_sizes(r);
+  check_keeping(r);
+  check_formats(r);
+  check_holding(r);
+  check_split_tokens(r);
+  check_documents(r);
   check(r.loss_rows >= 0, Code::bad_argument, "step: loss_rows is {}, it must be at least 0", r.loss_rows);
   check_tokens(r.model, r.len);
 }

@@ -107,7 +107,7 @@ void ParamStore::finish_shared(const SegmentPart& r) {
   if (micro_ + 1 == settings_.micro_batches) reduce(r, r.held.grad, Gradient::overwrite);
 }
 
-// Of two ranks a sum has two parts, which may lie anywhere: what this rank made for itself is read where it was made, and not copied. Whole gradients that are
+// With two ranks a sum has two parts, at any addresses: what this rank made for itself is read where it was made, and not copied. Whole gradients that are
 // kept become the sum in place.
 bool ParamStore::reads_own_in_place() const { return settings_.ranks.count == 2 && !swaps() && !keeps_whole_gradients(); }
 

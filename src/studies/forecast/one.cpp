@@ -33,7 +33,7 @@ int ranks_here(const std::vector<ProcessStory>& processes) {
 }
 
 ForecastTime slowest_rank(const std::vector<ProcessStory>& processes, const std::optional<dry::Rates>& rates, const Device& device) {
-  ForecastTime slowest = forecast_time({{}, "the program took no optimizer step that was seen"}, rates, device);
+  ForecastTime slowest = forecast_time({{}, dry::no_step_seen}, rates, device);
   for (const ProcessStory& p : processes) {
     if (p.cards.empty()) continue;
     ForecastTime time = forecast_time(p.time, rates, device);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
 #include <optional>
 #include <tuple>
 
@@ -122,15 +123,50 @@ std::string one_line(const std::string& why) {
   return shortened(line, 160);
 }
 
-}  // namespace
+// What the observer said of the substitutes that the lever asks it for: that it made one, or why it cannot.
+void take_what_was_replaced(ForecastTryRow& row, const Lever& l, const std::vector<ProcessStory>& processes) {
+  bool replaced = l.observer.empty();
+  for (const ProcessStory& p : processes)
+    for (const auto& [what, text] : p.said) {
+      replaced |= what == "replaced";
+      if (what == "cannot") {
+        row.status = Status::refused;
+        row.why = text;
+      }
+    }
+  if (!replaced && row.status == Status::ok) {
+    row.status = Status::refused;
+    row.why = "the program has nothing of the kind";
+  }
+}
 
-Tries tries_of(const Forecast& a, const ForecastRow& base, const Host& host, bool was_stopped) {
-  Tries tries{{}, was_stopped};
-  auto& rows = tries.rows;
-  bool& stopped = tries.stopped;
-  const std::vector<Lever> levers = levers_for(a.program);
-  const auto tried = [&](const Lever& l, double share) {
+void take_forecast(ForecastTryRow& row, const Told& t, const ForecastRow& base) {
+  row.needed_bytes = t.row.needed_bytes;
+  row.peak_allocated_bytes = t.row.peak_allocated_bytes;
+  row.peak_reserved_bytes = t.row.peak_reserved_bytes;
+  row.fits = t.row.fits;
+  row.status = t.row.status == Status::oom ? Status::ok : t.row.status;
+  row.why = t.row.why;
+  if (t.at_least && row.status == Status::ok) {  // its need is larger than what was seen of it
+    row.status = t.stopped ? Status::interrupted : Status::failed;
+    if (!t.ended.empty()) row.why = fmt::format("{}; with unlimited memory it failed: {}", t.row.why, t.ended);
+  }
+  row.saves_bytes = std::int64_t(base.needed_bytes) - std::int64_t(row.needed_bytes);
+}
+
+// Runs of the program, each with something changed.
+struct Trying {
+  const Forecast& asked;
+  const ForecastRow& base;
+  const Host& host;
+  double runs;  // about as many, for the progress
+  Tries tries;
+
+  bool stopped() { return tries.stopped |= host.stop(); }
+
+  const ForecastTryRow& with(const Lever& l) {
     Host here = host;
+    const double share = double(tries.rows.size()) / runs;
     here.progress = [&](double, const std::string& doing) { host.progress(share, fmt::format("{}: {}", l.name, doing)); };
     ForecastTryRow row;
     row.change = l.name;
@@ -138,55 +174,38 @@ Tries tries_of(const Forecast& a, const ForecastRow& base, const Host& host, boo
     row.code = l.code;
     try {
       const Told t = forecast_one(
-          a, l.program.empty() ? a.program : l.program, here, [](std::string_view) {}, environment_of(l));
-      stopped |= t.stopped;
-      row.needed_bytes = t.row.needed_bytes;
-      row.peak_allocated_bytes = t.row.peak_allocated_bytes;
-      row.peak_reserved_bytes = t.row.peak_reserved_bytes;
-      row.fits = t.row.fits;
-      row.status = t.row.status == Status::oom ? Status::ok : t.row.status;
-      row.why = t.row.why;
-      if (t.at_least && row.status == Status::ok) {  // its need is larger than what was seen of it
-        row.status = t.stopped ? Status::interrupted : Status::failed;
-        if (!t.ended.empty()) row.why = fmt::format("{}; with unlimited memory it failed: {}", t.row.why, t.ended);
-      }
-      row.saves_bytes = std::int64_t(base.needed_bytes) - std::int64_t(row.needed_bytes);
-      bool replaced = l.observer.empty();
-      for (const ProcessStory& p : t.processes)
-        for (const auto& [what, text] : p.said) {
-          replaced |= what == "replaced";
-          if (what == "cannot") {
-            row.status = Status::refused;
-            row.why = text;
-          }
-        }
-      if (!replaced && row.status == Status::ok) {
-        row.status = Status::refused;
-        row.why = "the program has nothing of the kind";
-      }
+          asked, l.program.empty() ? asked.program : l.program, here, [](std::string_view) {}, environment_of(l));
+      tries.stopped |= t.stopped;
+      take_forecast(row, t, base);
+      take_what_was_replaced(row, l, t.processes);
     } catch (const Error& e) {
       row.status = status_of(e.at.code);
-      stopped |= e.at.code == Code::interrupted;
+      tries.stopped |= e.at.code == Code::interrupted;
       row.why = e.what();
     }
     row.why = one_line(row.why);
-    rows.push_back(row);
-    return row;
-  };
+    return tries.rows.emplace_back(std::move(row));
+  }
+};
+
+}  // namespace
+
+Tries tries_of(const Forecast& a, const ForecastRow& base, const Host& host, bool was_stopped) {
+  const std::vector<Lever> levers = levers_for(a.program);
+  Trying trying{a, base, host, double(levers.size()) * 1.5, {{}, was_stopped}};
   std::vector<Lever> saving;
-  const double runs = double(levers.size()) * 1.5;
   for (const Lever& l : levers) {
-    if ((stopped |= host.stop())) return tries;
-    const ForecastTryRow row = tried(l, double(rows.size()) / runs);
+    if (trying.stopped()) return std::move(trying.tries);
+    const ForecastTryRow& row = trying.with(l);
     const bool of_allocator = !l.environment.empty() && !saving.empty() && !saving.back().environment.empty();
     if (row.status == Status::ok && row.saves_bytes > std::int64_t(base.needed_bytes / 200) && !of_allocator) saving.push_back(l);
   }
   for (std::size_t n = 2; n <= saving.size(); ++n) {
-    if ((stopped |= host.stop())) return tries;
-    tried(together({saving.begin(), saving.begin() + std::ptrdiff_t(n)}), double(rows.size()) / runs);
+    if (trying.stopped()) return std::move(trying.tries);
+    trying.with(together({saving.begin(), saving.begin() + std::ptrdiff_t(n)}));
   }
-  std::stable_sort(rows.begin(), rows.end(), [](const auto& x, const auto& y) { return x.saves_bytes > y.saves_bytes; });
-  return tries;
+  std::ranges::stable_sort(trying.tries.rows, std::greater{}, &ForecastTryRow::saves_bytes);
+  return std::move(trying.tries);
 }
 
 void add_tries(const Tries& tries, const ForecastRow& base, bool for_people, Record& r) {

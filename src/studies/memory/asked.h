@@ -1,6 +1,9 @@
 // What accounts of memory are asked about: whose bytes, in which use of a model, within which limit.
 #pragma once
+#include <string>
+
 #include "base/described.h"
+#include "base/device.h"
 #include "base/other_words.h"
 
 namespace headroom::studies {
@@ -22,6 +25,11 @@ inline constexpr Description memory_limit{
     .about = "Memory limit of a device, including what is allocated beside tensors; at most all of it [all of it]",
     .allowed = {1, std::numeric_limits<std::int64_t>::max()},
     .option = "--memory"};
+
+// --as pytorch accounts for PyTorch's CUDA allocator: an Error where the device is no GPU.
+void check_has_cuda_allocator(const Device&);
+// --measure runs what is accounted for: an Error where the device is not here.
+void check_measured_here(bool is_here, const std::string& device);
 
 }  // namespace headroom::studies
 

@@ -273,10 +273,8 @@ void check_attention_asked(const AttentionMemory& asked) {
   const std::string theirs = changed_options(asked.as_pytorch);
   check(asked.eager() || theirs.empty(), Code::bad_argument, "{}: only with --as pytorch; add it, or leave {} out", theirs, theirs);
   check(!asked.eager() || !asked.measure, Code::bad_argument, "--measure runs this library's attention; leave --as pytorch out");
-  check(!asked.eager() || asked.device.kind == DeviceKind::cuda, Code::bad_argument,
-        "--device cpu: --as pytorch accounts for PyTorch's CUDA allocator; name a GPU, present or not, as in --device h200");
-  check(!asked.measure || asked.device.key.empty(), Code::bad_argument,
-        "--measure: there is no {} in this machine; leave --measure out for the forecast, or name cpu or cuda", asked.device.name);
+  if (asked.eager()) check_has_cuda_allocator(asked.device);
+  if (asked.measure) check_measured_here(asked.device.key.empty(), asked.device.name);
 }
 
 // Accounts for the row, and measures it where that was asked and it fits.

@@ -58,11 +58,10 @@ void check_account(const ModelMemory& asked) {
   check(asked.levers.attention.size() <= 1, Code::bad_argument, "--as pytorch takes one --attention; {} were given",
         asked.levers.attention.size());
   engine::check_pytorch_account(asked.model);
-  check(asked.device.kind == DeviceKind::cuda, Code::bad_argument,
-        "--device cpu: --as pytorch accounts for PyTorch's CUDA allocator; name a GPU, present or not, as in --device h200");
+  check_has_cuda_allocator(asked.device);
 }
 
-// Whom the bytes beyond the tensors belong to.
+// What the bytes beside the tensors are for.
 Table beside_of(const pytorch::LanguageModelAccount& a, const Room& room, const Device& device, std::int64_t gpus,
                 std::string_view the_step) {
   std::vector<PyTorchBesideRow> rows;

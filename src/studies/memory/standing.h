@@ -1,4 +1,4 @@
-// Who is allocated during a step: tensors of one name, phase, dtype and shape together, over all blocks.
+// What is allocated during a step: tensors of one name, phase, dtype and shape together, over all blocks.
 #pragma once
 #include <vector>
 

@@ -31,8 +31,7 @@ void check_asked(const Plan& p) {
   const std::string ours = changed_options(others);
   check(ours.empty(), Code::bad_argument, "plan --as pytorch: PyTorch's training step has no such choice; leave {} out", ours);
   engine::check_pytorch_account(p.model);
-  check(p.device.kind == DeviceKind::cuda, Code::bad_argument,
-        "--device cpu: --as pytorch accounts for PyTorch's CUDA allocator; name a GPU, present or not, as in --device h200");
+  check_has_cuda_allocator(p.device);
   check(p.batch % p.gpus == 0, Code::bad_argument,
         "plan --as pytorch: --batch {} is of all GPUs together and does not divide by --gpus {}; make it a multiple, as --batch {}",
         p.batch, p.gpus, (p.batch / p.gpus + 1) * p.gpus);

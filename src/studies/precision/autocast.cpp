@@ -181,48 +181,32 @@ DType Autocast::logits() const {
 
 std::vector<std::string> low_dtypes() { return AutocastSettings{}.dtypes; }
 
-Record autocast_record(const AutocastSettings& s) {
-  const OpModel model = op_model_described(s.model);
-  const Policy policy = policy_named(s.policy);
-  const auto words = [](DType t) { return std::string(name_of(t)); };
-  Record record{"autocast", fmt::format("Dtypes of {} under mixed precision, by the {} policy", model.name, s.policy), {}};
-  std::vector<AutocastSummaryRow> summary;
-  std::vector<AutocastRow> rows;
-  for (const auto& dtype : s.dtypes) {
-    const Autocast a = autocast(model, policy, float_named(dtype, "dtype"));
-    AutocastSummaryRow of{
-        .dtype = dtype, .parameters = words(a.parameters), .weight_copy = words(a.weight_copy), .logits = words(a.logits())};
-    if (a.loss()) of.loss = words(a.loss()->output);
-    of.gradients = words(a.gradients);
-    of.activation_gradients = words(a.activation_gradients);
-    of.optimizer = words(a.optimizer);
-    summary.push_back(std::move(of));
-    for (const OpDTypes& o : a.ops) {
-      AutocastRow r{.dtype = dtype, .name = o.op.name, .op = o.op.op, .inputs = inputs_in_words(o)};
-      if (!o.op.weights.empty()) r.weights = arrow(a.parameters, o.weights);
-      r.math = words(o.math);
-      r.output = words(o.output);
-      r.rule = rule_in_words(o);
-      r.rule_from = o.rule.source;
-      r.why = o.rule.why;
-      rows.push_back(std::move(r));
-    }
-  }
-  Table table = table_of(
-      "rows",
-      "Op by op (inputs and weights: as they come → as the op reads them; math: sums and statistics inside; rule: inputs → math → output)",
-      rows);
-  if (s.explain) table.show("why", Show::always);
-  record.add({std::move(table)});
-  record.add({table_of("summary", "", summary)});
-  if (std::find(s.dtypes.begin(), s.dtypes.end(), "fp16") != s.dtypes.end())
-    record.add(
-        {Note{"fp16 gradients below 6e-8 would vanish: the loss is multiplied by a scale that adapts, and the fp32 gradients are divided "
-              "by it."}});
-  if (!model.note.empty()) record.add({Note{model.note}});
-  if (!policy.joined.empty())
-    record.add({Note{fmt::format("{} brings rules for ops that headroom's table does not name: {}.", s.policy, joined(policy.joined))}});
-  if (!s.explain) return record;
+namespace {
+
+std::string word_of(DType t) { return std::string(name_of(t)); }
+
+AutocastSummaryRow summary_row(const Autocast& a, const std::string& dtype) {
+  AutocastSummaryRow row{
+      .dtype = dtype, .parameters = word_of(a.parameters), .weight_copy = word_of(a.weight_copy), .logits = word_of(a.logits())};
+  if (a.loss()) row.loss = word_of(a.loss()->output);
+  row.gradients = word_of(a.gradients);
+  row.activation_gradients = word_of(a.activation_gradients);
+  row.optimizer = word_of(a.optimizer);
+  return row;
+}
+
+AutocastRow row_of_op(const OpDTypes& o, const Autocast& a, const std::string& dtype) {
+  AutocastRow row{.dtype = dtype, .name = o.op.name, .op = o.op.op, .inputs = inputs_in_words(o)};
+  if (!o.op.weights.empty()) row.weights = arrow(a.parameters, o.weights);
+  row.math = word_of(o.math);
+  row.output = word_of(o.output);
+  row.rule = rule_in_words(o);
+  row.rule_from = o.rule.source;
+  row.why = o.rule.why;
+  return row;
+}
+
+void add_policy(Record& record, const Policy& policy) {
   std::vector<PolicyTensorRow> tensors;
   for (const auto& t : policy.tensors)
     tensors.push_back({.tensor = t.tensor, .is = std::string(name_of(t.dtype)), .from = t.source, .why = t.why});
@@ -240,6 +224,36 @@ Record autocast_record(const AutocastSettings& s) {
   add(policy.otherwise);
   record.add({table_of("policy_tensors", "The policy: what is not an op's output", tensors)});
   record.add({table_of("policy_ops", "The policy: ops (low: the dtype asked for; widest: of the inputs)", ops)});
+}
+
+}  // namespace
+
+Record autocast_record(const AutocastSettings& s) {
+  const OpModel model = op_model_described(s.model);
+  const Policy policy = policy_named(s.policy);
+  Record record{"autocast", fmt::format("Dtypes of {} under mixed precision, by the {} policy", model.name, s.policy), {}};
+  std::vector<AutocastSummaryRow> summary;
+  std::vector<AutocastRow> rows;
+  for (const auto& dtype : s.dtypes) {
+    const Autocast a = autocast(model, policy, float_named(dtype, "dtype"));
+    summary.push_back(summary_row(a, dtype));
+    for (const OpDTypes& o : a.ops) rows.push_back(row_of_op(o, a, dtype));
+  }
+  Table table = table_of(
+      "rows",
+      "Op by op (inputs and weights: as they come → as the op reads them; math: sums and statistics inside; rule: inputs → math → output)",
+      rows);
+  if (s.explain) table.show("why", Show::always);
+  record.add({std::move(table)});
+  record.add({table_of("summary", "", summary)});
+  if (std::find(s.dtypes.begin(), s.dtypes.end(), "fp16") != s.dtypes.end())
+    record.add(
+        {Note{"fp16 gradients below 6e-8 would vanish: the loss is multiplied by a scale that adapts, and the fp32 gradients are divided "
+              "by it."}});
+  if (!model.note.empty()) record.add({Note{model.note}});
+  if (!policy.joined.empty())
+    record.add({Note{fmt::format("{} brings rules for ops that headroom's table does not name: {}.", s.policy, joined(policy.joined))}});
+  if (s.explain) add_policy(record, policy);
   return record;
 }
 

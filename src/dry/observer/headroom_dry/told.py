@@ -3,6 +3,7 @@ import ast
 import functools
 
 from .branches import SPEAKING, name_of
+from .counts import CALLERS, MOST_NAMES
 from .frames import spot_of
 from .loops import FUNCTIONS, nodes_of
 
@@ -13,9 +14,7 @@ WHOLE = "int round ceil floor long".split()  # what they give of a quotient may 
 PASSING = WHOLE + "float abs max min sum mean average str repr item tolist cpu numpy detach sorted".split()
 FINITE = "isnan isinf isfinite".split()
 KEEPING = "save state_dict".split()
-CALLERS = 3  # functions that hand on what they read
 NUMBER, SHARE = "number", "share"  # a function gives it to its caller; a quotient, which is no size before it is made whole
-MOST_NAMES = 12
 
 _known = {}  # by place in the program's code
 

@@ -12,68 +12,103 @@ struct Rotary {
   std::string lacks;  // what is not said and training needs
 };
 
+// Reads how rotary positions are scaled.
+struct RotaryReader {
+  const std::string& family;
+  std::int64_t head_dim;
+  KeyReader r, top;  // what is said of the scaling, and of the whole model
+  Rotary out{};
+  std::string type{};
+
+  rope::Positions& p() { return out.positions; }
+
+  double needed(double value, const char* key) {
+    if (value <= 0 && out.lacks.empty()) out.lacks = fmt::format("rotary positions scaled by '{}' without '{}'", type, key);
+    return value;
+  }
+
+  void read(double theta) {
+    p().theta = r.number("rope_theta", theta);
+    const double part = r.number("partial_rotary_factor", top.number("partial_rotary_factor", 1));
+    check(part > 0 && part <= 1, Code::bad_argument, "model: 'partial_rotary_factor' is {}, it must be above 0 and at most 1", part);
+    if (part < 1) p().dim = std::int64_t(double(head_dim) * part);
+    if (!read_type()) return;
+    read_lengths();
+    switch (p().scaling) {
+      case rope::Scaling::llama3: return read_llama3();
+      case rope::Scaling::yarn: return read_yarn();
+      case rope::Scaling::longrope: return read_longrope();
+      default: return;
+    }
+  }
+
+  bool read_type() {  // false: they are not scaled
+    type = r.word("rope_type", r.word("type", "default").c_str());
+    if (family == "phi3" && (type == "su" || type == "yarn")) type = "longrope";  // as its class reads them
+    if (type == "su") type = "longrope";
+    if (type == "default") return false;
+    const auto named = names_of<rope::Scaling>.named(type);
+    check(named && *named != rope::Scaling::none && *named != rope::Scaling::unknown, Code::bad_argument,
+          "model: rope_scaling of type '{}' is not known; default, linear, dynamic, yarn, longrope and llama3 are", type);
+    p().scaling = *named;
+    return true;
+  }
+
+  void read_lengths() {
+    using enum rope::Scaling;
+    const double longest = top.number("max_position_embeddings", 0);
+    const double original = r.number("original_max_position_embeddings", longest);
+    p().original = top.number("original_max_position_embeddings", family == "phi3" ? 4096 : original);
+    if (p().scaling == dynamic) p().original = needed(longest, "max_position_embeddings");
+    if (p().scaling != linear) needed(p().original, "original_max_position_embeddings");
+    p().factor = r.number("factor", 0);
+    if (p().factor <= 0 && (p().scaling == yarn || p().scaling == longrope) && p().original > 0)
+      p().factor = needed(longest, "max_position_embeddings") / p().original;
+    needed(p().factor, "factor");
+  }
+
+  void read_llama3() {
+    p().low = needed(r.number("low_freq_factor", 0), "low_freq_factor");
+    p().high = needed(r.number("high_freq_factor", 0), "high_freq_factor");
+  }
+
+  void read_yarn() {
+    p().fast = r.number("beta_fast", p().fast);
+    p().slow = r.number("beta_slow", p().slow);
+    p().whole_ends = r.truth("truncate", true);
+    p().magnitude = r.number("attention_factor", 0);
+    const double some = r.number("mscale", 0), all = r.number("mscale_all_dim", 0);
+    const auto grown = [&](double by) { return p().factor <= 1 ? 1.0 : 0.1 * by * std::log(p().factor) + 1; };
+    if (p().magnitude == 0 && some > 0 && all > 0) p().magnitude = grown(some) / grown(all);
+  }
+
+  void read_longrope() {
+    p().magnitude = r.number("attention_factor", 0);
+    p().short_factors = factors("short_factor");
+    p().long_factors = factors("long_factor");
+  }
+
+  std::vector<double> factors(const char* key) {
+    std::vector<double> all;
+    const Json* list = r.list(key);
+    for (const Json& one : list ? *list : Json::array()) {
+      check(one.is_number() && one.get<double>() > 0, Code::bad_argument, "model: {} holds {}, it must hold numbers above 0", key,
+            one.dump().substr(0, 80));
+      all.push_back(one.get<double>());
+    }
+    const auto pairs = std::size_t((p().dim ? p().dim : head_dim) / 2);
+    if (all.size() != pairs && out.lacks.empty())
+      out.lacks = fmt::format("rotary positions of {} pairs with {} factors in '{}'", pairs, all.size(), key);
+    return all;
+  }
+};
+
 // scaling: rope_scaling or rope_parameters, or what one of them says of one kind of layers; null: nothing is said.
 Rotary rotary_of(const Json& j, const std::string& family, const Json* scaling, double theta, std::int64_t head_dim) {
   const Json none = Json::object();
-  KeyReader r(scaling ? *scaling : none, "rope_scaling"), top(j, family);
-  Rotary out;
-  rope::Positions& p = out.positions;
-  p.theta = r.number("rope_theta", theta);
-  const double part = r.number("partial_rotary_factor", top.number("partial_rotary_factor", 1));
-  check(part > 0 && part <= 1, Code::bad_argument, "model: 'partial_rotary_factor' is {}, it must be above 0 and at most 1", part);
-  if (part < 1) p.dim = std::int64_t(double(head_dim) * part);
-  std::string type = r.word("rope_type", r.word("type", "default").c_str());
-  if (family == "phi3" && (type == "su" || type == "yarn")) type = "longrope";  // as its class reads them
-  if (type == "su") type = "longrope";
-  if (type == "default") return out;
-  const auto scaling_of_type = names_of<rope::Scaling>.named(type);
-  check(scaling_of_type && *scaling_of_type != rope::Scaling::none && *scaling_of_type != rope::Scaling::unknown, Code::bad_argument,
-        "model: rope_scaling of type '{}' is not known; default, linear, dynamic, yarn, longrope and llama3 are", type);
-  p.scaling = *scaling_of_type;
-  const auto needed = [&](double value, const char* key) {
-    if (value <= 0 && out.lacks.empty()) out.lacks = fmt::format("rotary positions scaled by '{}' without '{}'", type, key);
-    return value;
-  };
-  const double longest = top.number("max_position_embeddings", 0);
-  const double original = r.number("original_max_position_embeddings", longest);
-  p.original = top.number("original_max_position_embeddings", family == "phi3" ? 4096 : original);
-  if (p.scaling == rope::Scaling::dynamic) p.original = needed(longest, "max_position_embeddings");
-  if (p.scaling != rope::Scaling::linear) needed(p.original, "original_max_position_embeddings");
-  p.factor = r.number("factor", 0);
-  if (p.factor <= 0 && (p.scaling == rope::Scaling::yarn || p.scaling == rope::Scaling::longrope) && p.original > 0)
-    p.factor = needed(longest, "max_position_embeddings") / p.original;
-  needed(p.factor, "factor");
-  switch (p.scaling) {
-    case rope::Scaling::llama3:
-      p.low = needed(r.number("low_freq_factor", 0), "low_freq_factor");
-      p.high = needed(r.number("high_freq_factor", 0), "high_freq_factor");
-      break;
-    case rope::Scaling::yarn: {
-      p.fast = r.number("beta_fast", p.fast), p.slow = r.number("beta_slow", p.slow), p.whole_ends = r.truth("truncate", true);
-      p.magnitude = r.number("attention_factor", 0);
-      const double some = r.number("mscale", 0), all = r.number("mscale_all_dim", 0);
-      const auto grown = [&](double by) { return p.factor <= 1 ? 1.0 : 0.1 * by * std::log(p.factor) + 1; };
-      if (p.magnitude == 0 && some > 0 && all > 0) p.magnitude = grown(some) / grown(all);
-      break;
-    }
-    case rope::Scaling::longrope: {
-      p.magnitude = r.number("attention_factor", 0);
-      for (const auto& [key, into] : {std::pair{"short_factor", &p.short_factors}, std::pair{"long_factor", &p.long_factors}}) {
-        const Json* list = r.list(key);
-        for (const Json& one : list ? *list : Json::array()) {
-          check(one.is_number() && one.get<double>() > 0, Code::bad_argument, "model: {} holds {}, it must hold numbers above 0", key,
-                one.dump().substr(0, 80));
-          into->push_back(one.get<double>());
-        }
-        const auto pairs = std::size_t((p.dim ? p.dim : head_dim) / 2);
-        if (into->size() != pairs && out.lacks.empty())
-          out.lacks = fmt::format("rotary positions of {} pairs with {} factors in '{}'", pairs, into->size(), key);
-      }
-      break;
-    }
-    default: break;
-  }
-  return out;
+  RotaryReader reader{family, head_dim, KeyReader(scaling ? *scaling : none, "rope_scaling"), KeyReader(j, family)};
+  reader.read(theta);
+  return std::move(reader.out);
 }
 
 }  // namespace
