@@ -86,8 +86,9 @@ Outcome device_study(const Device& d, const DeviceAsked& asked, const Host& host
   const bool stopped = host.stop();
   outcome.answer = stopped ? Answer::failed : Answer::yes;
   outcome.stopped = stopped;
-  outcome.said =
-      stopped ? life.stopped("before every ceiling was measured", "the ceilings above are not kept as this machine's; give the command again to measure them all") : life.name();
+  outcome.said = stopped ? life.stopped("before every ceiling was measured",
+                                        "the ceilings above are not kept as this machine's; give the command again to measure them all")
+                         : life.name();
   if (!stopped) outcome.life.emplace(std::move(life));
   return outcome;
 }
