@@ -239,6 +239,22 @@ class Weights(Dry):
                               timeout=60)
         self.assertEqual(lines, [*real.stdout.split("\n")[:-1], "False False False"])
 
+    def test_a_truncated_normal_draw_waits_too(self):
+        """Five operations, as torchvision and timm make weights: one of them, `erfinv_`, is no operation of a step."""
+        lines, _ = self.dry("""
+            import torch
+            from torch import nn
+            from headroom_dry import steps
+            w = nn.Parameter(torch.empty(1100, 1021))
+            nn.init.trunc_normal_(w, std=0.02, a=-0.04, b=0.04)
+            held = steps.values.undrawn_of(w)
+            print(held is not None and len(held.calls))
+            out = torch.empty(1100, 1021)
+            torch.erfinv(w.detach(), out=out)
+            print(steps.values.undrawn_of(w), out.isfinite().all().item(), out.abs().max().item() > 0)
+        """)
+        self.assertEqual(lines, ["5", "None True True"])
+
     def test_a_model_on_its_way_to_the_card_takes_no_memory(self):
         lines, _ = self.dry("""
             import copy, resource, torch

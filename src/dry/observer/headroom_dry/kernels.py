@@ -6,6 +6,7 @@ from .again import inside
 from .computing import each_of
 from .operations import FEW, FLOATS_LATER, MOST, NUMBERS, WRITTEN
 from .rules import DRAWS, EXPERTS, MASKS
+from .weights import CHANGING
 
 
 class Kernels:
@@ -130,6 +131,8 @@ class Kernels:
                     run = self.with_number(run)
                     break
             if self.undrawn and not getattr(inside, "now", False):
+                if bare in CHANGING and writes == [0] and self.change_later(op, bare, args[0], args[1:], kwargs):
+                    return args[0]
                 self.fulfil((*args, *kwargs.values()))
             before = counted(base, *args) if counts and len(args) == 2 and not getattr(inside, "now", False) else None
             out = run(keyset & after, *args, **kwargs)
