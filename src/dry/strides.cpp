@@ -95,7 +95,8 @@ std::optional<Strides> strides_of(const void* parameter, std::size_t bytes) {
 
 Touched touched_by(const Strides& s, std::uint64_t elements, std::uint32_t block) {
   constexpr std::uint32_t warp = 32, sector = 32, line = 128;
-  Touched t{.elements = elements, .dimensions = s.sizes.size()};
+  Touched t{};
+  t.elements = elements, t.dimensions = s.sizes.size();
   std::uint64_t between = 1;
   for (std::size_t k = 0; k < s.operands.size(); ++k) between = std::max(between, elements_between(s, k, sector));
   double reread = 0;

@@ -156,8 +156,8 @@ TEST(DryCardWorkspace, FouriersTransformsOfManyExamplesAreAnH200sToTheByte) {
     by_fourier += is;
     foreseen += is && likely;
     EXPECT_TRUE(is || !likely) << r.text;
-    if (is) EXPECT_EQ(fourier_bytes(r.shape(), 0), r.card) << r.text;
-    if (likely) EXPECT_EQ(range.likely, r.card) << r.text;
+    if (is) { EXPECT_EQ(fourier_bytes(r.shape(), 0), r.card) << r.text; }
+    if (likely) { EXPECT_EQ(range.likely, r.card) << r.text; }
     EXPECT_GE(range.most, is ? r.card : 0) << r.text;
     EXPECT_LE(range.least, r.card) << r.text;
   }

@@ -21,9 +21,9 @@ struct Runs {
 
 // One of them, beside the first.
 struct OtherRun {
-  std::string how;     // "with no element of such masks true"
-  std::string failed;  // how it ended, where that was not well: then it is left out
-  bool bounds = true;  // else its failure leaves no upper end
+  std::string how;       // "with no element of such masks true"
+  std::string failed{};  // how it ended, where that was not well: then it is left out
+  bool bounds = true;    // else its failure leaves no upper end
 };
 
 // What is known of one program, run dry or for real.
