@@ -75,11 +75,13 @@ class Child {
   std::atomic<int>* place_ = nullptr;
 };
 
-// While it lives, signals are handed on. Several live at once where several programs run: the first installs the handlers, the last takes them away.
+// While it lives, signals are handed on. Several live at once where several programs run: the first installs the handlers, the last takes them away. A
+// signal that one of them met reaches this program's own handler then, too, even where it came after the programs' ends.
 class HandedOn {
  public:
-  HandedOn() {
+  explicit HandedOn(bool stops_us) {
     const std::lock_guard lock(mutex_);
+    stops_us_ |= stops_us;
     if (living_++ > 0) return;
     launched_asked = 0;
     struct sigaction action {};
@@ -96,19 +98,18 @@ class HandedOn {
     const std::lock_guard lock(mutex_);
     if (--living_ > 0) return;
     for (std::size_t i = 0; i < all.size(); ++i) sigaction(all[i], &before_[i], nullptr);
+    const bool stops_us = std::exchange(stops_us_, false);
+    if (launched_asked && stops_us && !interrupted()) std::raise(launched_asked);
   }
   HandedOn(const HandedOn&) = delete;
   HandedOn& operator=(const HandedOn&) = delete;
-  static bool none_is_left() {
-    const std::lock_guard lock(mutex_);
-    return living_ == 0;
-  }
 
   static constexpr std::array all{SIGINT, SIGQUIT, SIGTERM, SIGHUP};
 
  private:
   static inline std::mutex mutex_;
   static inline int living_ = 0;
+  static inline bool stops_us_ = false;
   static inline std::array<struct sigaction, all.size()> before_{};
 };
 
@@ -217,7 +218,9 @@ int end_left_over(const std::string& mark) {
   return ended;
 }
 
-Ended watched_to_its_end(const Launch& l) {
+}  // namespace
+
+Ended launch(const Launch& l) {
   std::vector<std::string> settings = l.settings;
   for (char** e = environ; *e; ++e)
     if (std::none_of(l.settings.begin(), l.settings.end(), [&](const std::string& s) { return same_name(s, *e); }))
@@ -228,7 +231,7 @@ Ended watched_to_its_end(const Launch& l) {
   std::vector<std::string> words = l.command;
   for (std::string& w : words) arguments.push_back(w.data());
   arguments.push_back(nullptr);
-  const HandedOn handed_on;
+  const HandedOn handed_on(l.stops_us);
   const auto start = Clock::now();
   Pipe pipe(bool(l.output));
   Child child = started(l, arguments.data(), environment.data(), pipe);
@@ -258,14 +261,6 @@ Ended watched_to_its_end(const Launch& l) {
   e.asked = launched_asked != 0;
   e.host_peak_bytes = std::int64_t(used.ru_maxrss) << 10;
   e.left_over = end_left_over(l.mark_of_left_over);
-  return e;
-}
-
-}  // namespace
-
-Ended launch(const Launch& l) {
-  Ended e = watched_to_its_end(l);
-  if (e.asked && l.stops_us && !interrupted() && HandedOn::none_is_left()) std::raise(launched_asked);
   return e;
 }
 

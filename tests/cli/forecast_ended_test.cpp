@@ -80,6 +80,21 @@ TEST_F(Forecast, CtrlCKeepsWhatIsKnown) {
   EXPECT_NE(text_of(at("err")).find("headroom forecast: stopped by Ctrl-C after "), std::string::npos) << text_of(at("err"));
 }
 
+// A program's worker is waited for half a second. Ctrl-C in that time stops the runs to come, though the one before it has ended.
+TEST_F(Forecast, CtrlCBetweenTwoRunsStopsTheOthers) {
+  const std::string ended = at("ended");
+  const std::string program = "\"$@\"; (setsid sleep 30 >/dev/null 2>&1 &); touch " + ended;
+  const pid_t child = start(
+      {"forecast", "--device", "h100", "--db", db_, "--", "sh", "-c", program, "sh", HEADROOM_LIKE_TORCH, "batch=8", "routed", "masked"},
+      true);
+  for (int i = 0; i < 1500 && !fs::exists(ended); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  kill(child, SIGINT);
+  ended_within(child, std::chrono::seconds(30));
+  EXPECT_TRUE(text_of(at("out")).starts_with("Stopped before ")) << text_of(at("out"));
+  EXPECT_NE(text_of(at("err")).find("headroom forecast: stopped by Ctrl-C"), std::string::npos) << text_of(at("err"));
+}
+
 TEST_F(Forecast, WhatWasStoppedOrFailedIsNotKnownToFit) {
   const auto stopped = [&](const std::vector<std::string>& options, const std::vector<std::string>& program) {
     std::vector<std::string> words{"forecast", "--db", db_};
