@@ -33,6 +33,19 @@ class Guesses(Dry):
         counts = eval(self.dry(program, HEADROOM_DRY_ROUTING=shares)[0][0])
         self.assertEqual((sum(counts), counts[0] == max(counts)), (128, True))
 
+    def test_a_check_of_all_holds_whatever_runs_before_it_is_read(self):
+        lines, _ = self.dry("""
+            import torch
+            x = torch.randn(100000, device="cuda")
+            fine = torch.all(x > -9)
+            words = f"not all of {x.abs().max()} {x}"
+            torch._check_tensor_all_with(ValueError, fine, lambda: words)
+            fine, more = (x < 9).all(), (x.exp() > 0).all()
+            y = x.square().sum()
+            print((fine & more).item(), bool(fine), (x < 9).all(0).shape == fine.shape)
+        """)
+        self.assertEqual(lines, ["True True True"])
+
     def test_what_a_method_lets_go_is_gone_though_its_module_was_looked_for(self):
         program = """
             import torch

@@ -115,6 +115,8 @@ class Again:
             self.measure()
             if self.sequence.way in ("above", "likely"):  # the other answer than the usual one
                 return [torch.tensor(bare == "any", device="cpu")]
+        if bare == "all" and not shapes[0]:  # also where something else runs before it is read
+            return [torch.tensor(True, device="cpu")]
         if bare in COUNTING and x.numel() > 1 and self.is_of_a_mask(x):
             if not shapes[0]:  # so that `x[mask]` has as many
                 self.rules.counted = True
