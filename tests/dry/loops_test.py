@@ -35,6 +35,14 @@ class Loops(Dry):
         self.assertEqual([int(n) < 1200 for n in lines[0].split()], [True] * 3, lines)
         self.assertEqual([m for m in marks if m[0] == "end"], [])
 
+    def test_a_tensor_that_is_written_as_text_is_no_loop_that_waits(self):
+        lines, _ = self.dry("""
+            import torch
+            x = torch.randn(1120, device="cuda").square().exp()
+            print([len(f"{x[:560]} {x[560:]}") > 1000 and bool((x.max() <= 5) & (x.min() >= -5)) for _ in range(2)])
+        """)
+        self.assertEqual(lines, ["[True, True]"])
+
     def test_a_loop_that_waits_ends_with_its_line(self):
         lines, marks = self.dry("""
             import torch
