@@ -33,6 +33,23 @@ class Guesses(Dry):
         counts = eval(self.dry(program, HEADROOM_DRY_ROUTING=shares)[0][0])
         self.assertEqual((sum(counts), counts[0] == max(counts)), (128, True))
 
+    def test_a_mask_beside_its_complement_has_as_many_true_places_in_each_run(self):
+        program = """
+            import torch
+            score, at = torch.randn(4, 500, device="cuda"), torch.arange(500, device="cuda").expand(4, 500)
+            begins = score > 0.5
+            ends = torch.full_like(at, 500)
+            all_of = torch.cat([at, ends], dim=1)[torch.cat([begins, ~begins], dim=1)].reshape(4, 500)
+            first = all_of[:, : begins.sum(dim=1).max()]
+            print(first.shape[1], int(first.sum()), all_of.max().item())
+            begins |= score > 2
+            print(at[begins].shape[0])
+        """
+        said = {how: self.dry(program, HEADROOM_DRY_ROUTING=how) for how in ("random", "balanced", "worst")}
+        self.assertEqual({how: lines for how, (lines, _) in said.items()},
+                         {"random": ["250 249000 500", "1000"], "balanced": ["0 0 500", "0"], "worst": [f"500 {4 * sum(range(500))} 499", "2000"]})
+        self.assertIn(("program.py:6", 1), [(m[1].rsplit("/", 1)[1], m[2]) for m in said["random"][1] if m[0] == "routed"])
+
     def test_a_check_of_all_holds_whatever_runs_before_it_is_read(self):
         lines, _ = self.dry("""
             import torch

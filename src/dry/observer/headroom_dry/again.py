@@ -94,6 +94,9 @@ class Again:
     def ruled(self, bare, args, kwargs, shapes):
         """Results by a rule, where inputs are unknown; None: no rule."""
         torch, x = self.torch, args[0] if args else None
+        if bare == "cat" and self.complements:
+            joined = self.joined_masks(*args, **kwargs)
+            return None if joined is None else [joined]
         if not isinstance(x, torch.Tensor):
             return None
         floating = x.dtype.is_floating_point

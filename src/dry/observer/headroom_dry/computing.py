@@ -10,6 +10,7 @@ from .operations import COMPARISONS, DRAWN, CLEARED, ELEMENTWISE, FEW, FLOATS, F
 from .reads import PLAIN
 
 OUT = "out", "Scalar_out", "Tensor_out", "self_out"  # overloads that write to what they are given
+TURNING = "bitwise_not", "logical_not"  # a mask over
 ORDERING = "lt le gt ge".split()
 BOUNDED = frozenset(bounds.FOLLOWED + bounds.CHOSEN + bounds.ADDED)
 GUARDED = "keep_results keep_two_values keep_bounds keep_fill expected expected_later keep_written keep_padding".split()  # they never raise (Again.shell)
@@ -95,6 +96,8 @@ class Computed:
         if alone and values.defer(self.op, self.bare, args, kwargs, results[0]):
             return
         made, state = self.made_again(args, kwargs, results)
+        if made is None and self.bare in TURNING and args[0].dtype is values.torch.bool:
+            values.note_complement(results[0], args[0])
         if made is not None:
             self.keep(zip(results, made), state)
         elif self.clears:

@@ -1,12 +1,15 @@
 """Unknown masks and their copies: as numbers (`mask.long()`, `mask.float()`, `1 - mask.long()`) or as masks again. As many places are taken to be true of a copy
 as of the mask, so sums and means of it are as many."""
+import collections
 import ctypes
+import weakref
 
 from . import library
 from .operations import MOST, NUMBERS
 
 FIRST = ctypes.create_string_buffer(b"\0", 1)  # of a copy in numbers one byte is known: it goes with the block, or with what is written over it
 MANY = 256
+FEW_COMPLEMENTS = 16
 MOST_COUNTED = 8 * MOST  # elements of an unknown mask of which rows are counted one by one
 FOLLOWED = "mul add sub rsub div true_divide neg abs where clamp clamp_min clamp_max maximum minimum".split()  # two values become two others
 TOGETHER = "mul add maximum minimum".split()  # of two masks: both are true, or neither
@@ -16,6 +19,7 @@ class Masks:
     def __init__(self):
         self.of_masks = {}  # where such copies begin: how many elements they have, what they hold where the mask is false, and where it is true
         self.most_of_masks = MANY  # as many are kept before it is asked which are left
+        self.complements = collections.deque(maxlen=FEW_COMPLEMENTS)  # the last masks that were turned over: what became of each, it, and their versions
 
     def mask_is_copied(self, to, source):
         two = self.two_values(source)
@@ -35,6 +39,33 @@ class Masks:
         library.forget(to.data_ptr(), to.element_size())
         library.know(to.data_ptr(), 1, FIRST)
         self.of_masks[to.data_ptr()] = to.numel(), false, true
+
+    def note_complement(self, made, of):
+        """`made` is true where the unknown mask `of` is not."""
+        if not made.is_inference():
+            self.complements.append((weakref.ref(made), weakref.ref(of), made._version, of._version))
+
+    def complement_among(self, x, parts):
+        """The one of `parts` of which `x` is the complement; None: of none."""
+        for made, of, *versions in self.complements:
+            if made() is x and versions == [x._version, of()._version if of() is not None else None]:
+                return next((y for y in parts if y is of()), None)
+        return None
+
+    def joined_masks(self, parts, dim=0):
+        """Masks side by side, some of them the complements of others: together they have as many true places, however many each has. None: no two are."""
+        tensor, of_bools = self.torch.Tensor, self.torch.bool
+        if not isinstance(parts, (list, tuple)) or not all(isinstance(x, tensor) and x.dtype is of_bools and self.on_card(x) for x in parts):
+            return None
+        pairs = [self.complement_among(x, parts) for x in parts]
+        if not any(of is not None for of in pairs) or sum(x.numel() for x in parts) > MOST:
+            return None
+        self.rules.masked = True
+        return self.torch.cat([self.mask_of(x) if of is None else ~self.mask_of(of) for x, of in zip(parts, pairs)], dim)
+
+    def mask_of(self, x):
+        held, state = self.twin(x)
+        return held if state else self.rules.mask(x.shape, self.rules.lacks(x))
 
     def mask_is_written(self, t):
         """Something is written to `t`: it, or what it is a view of, is no copy of a mask any more. A write to many floats is not looked at elsewhere."""
