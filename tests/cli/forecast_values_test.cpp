@@ -56,6 +56,17 @@ TEST_F(Forecast, AFailedRunWithOtherExpertsLeavesNoUpperEndAndIsSaid) {
   EXPECT_NE(said.out.find("so nothing bounds the need from above"), std::string::npos) << said.out;
 }
 
+TEST_F(Forecast, WhatNothingBoundsHasNoUpperEndInAnyTable) {
+  for (const auto& [words, is_open] : {std::pair{"batch=8 routed bounded", false}, std::pair{"batch=8 routed bounded some", true}}) {
+    const Json j = json("--device h100", words, 0);
+    EXPECT_EQ(j["uncertain"]["high_bytes"].is_null(), is_open) << words;
+    EXPECT_EQ(j["uncertain"]["allocated_high_bytes"].is_null(), is_open) << words;
+    EXPECT_EQ(j["ranks"][0]["high_bytes"].is_null(), is_open) << words;
+    ASSERT_FALSE(j["steps_done"].empty());
+    for (const Json& step : j["steps_done"]) EXPECT_EQ(step["reserved_high_bytes"].is_null(), is_open) << words;
+  }
+}
+
 // Experts and masks: the need is that of masks that are nearly full, too. Other numbers are drawn in each of these runs.
 TEST_F(Forecast, SeveralGuessesAreSaidAndRunTogether) {
   const Ended said = run(line("--device h100", "batch=8 routed masked both"));

@@ -194,6 +194,17 @@ void take_in(Told& t, const DryRun& run) {
     }
 }
 
+// Nothing bounds the need from above: not of the program, of a rank, or of a step.
+void take_back_upper_ends(Told& t) {
+  t.runs->high_bytes.reset();
+  for (ForecastRankRow& rank : t.ranks) {
+    rank.high_bytes.reset();
+    rank.fits = rank.needed_bytes <= t.room.memory_bytes;
+  }
+  for (ProgramAccount& a : t.accounts)
+    for (ForecastStepRow& step : a.steps) step.reserved_high_bytes.reset();
+}
+
 // Another run of the program, and how the answer says it.
 struct Another {
   std::string value;     // the value of the variable that makes it another one
@@ -249,12 +260,12 @@ void add_runs(Told& t, const AsItRan& program, const char* variable, std::span<c
     const auto& [value, said, stands, instead] = others[i];
     if (instead && (done.empty() || done.back().failed.empty())) continue;
     if (!made[i] && t.stop(host.stop(), what)) {
-      t.runs->high_bytes.reset();
+      t.runs->open = true;
       break;
     }
     const DryRun run = made[i] ? std::move(*made[i]) : run_other(program.with(variable, value));
     if (t.stop(run.ended.asked, what)) {
-      t.runs->high_bytes.reset();
+      t.runs->open = true;
       continue;
     }
     const bool well = run.ended_well() && run.any_bytes();
@@ -275,7 +286,8 @@ void add_runs(Told& t, const AsItRan& program, const char* variable, std::span<c
     done.back().failed = run.ended_well() ? "it used no card" : run.how_it_ended();
     if (!said.bounds) open.push_back(done.size() - 1);
   }
-  if (!open.empty()) t.runs->high_bytes.reset();
+  t.runs->open |= !open.empty();
+  if (t.runs->open) take_back_upper_ends(t);
   t.row.low_bytes = t.runs->low_bytes;
   t.row.high_bytes = t.runs->high_bytes;
 }

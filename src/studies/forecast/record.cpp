@@ -189,7 +189,7 @@ Record uncertain_as_data(const Told& t) {
   r.add("low_bytes", std::int64_t(t.row.low_bytes.value_or(t.row.needed_bytes)), Unit::bytes);
   r.add("high_bytes", high ? Value(std::int64_t(*high)) : Value(), Unit::bytes);
   const ProgramAccount& a = t.accounts.front();  // with segments at other addresses
-  const bool open = std::ranges::any_of(t.processes, [](const ProcessStory& p) { return !p.open.empty(); });
+  const bool open = (t.runs && t.runs->open) || std::ranges::any_of(t.processes, [](const ProcessStory& p) { return !p.open.empty(); });
   const auto allocated = [&](const auto& end) { return a.spread ? Value(std::int64_t(end(*a.spread))) : Value(); };
   r.add("allocated_low_bytes",
         allocated([&](const dry::Spread& s) { return t.runs ? t.runs->allocated_low_bytes : least_allocated(a, s.low.allocated); }),

@@ -17,6 +17,7 @@ struct Runs {
   std::uint64_t least_bytes = 0, low_bytes = 0;
   std::optional<std::uint64_t> high_bytes{};
   std::uint64_t allocated_low_bytes = 0, allocated_high_bytes = 0;
+  bool open = false;  // one that would bound the need failed, or was not made
 };
 
 // One of them, beside the first.
