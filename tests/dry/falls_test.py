@@ -113,6 +113,7 @@ ORDERED = {
     "the least of a dictionary": "for k, n in nets.items():\n    scores[k] = n(x).item()\nbest = nets[min(scores, key=scores.get)](x)\n",
 }
 BANDS = {
+    "no real number": ("if loss.item() < (-8.0) ** 0.5 or loss.item() > 1e300 * 1e300:\n    rows = model(x)\n", set(), []),
     "between two": ("if 1 < loss.item() < 3:\n    rows = model(x)\n", {1, 3}, [[3 ** 0.5]]),
     "one after the other": ("n = 1\n" + LOOP + "    v = loss.item()\n    if v > 5:\n        n = 1\n    elif v > 2:\n        n = 16\n    elif v > 1:\n        n = 2\n    rows = torch.zeros(n, 8)\n",
                             {1, 2, 5}, [[2 ** 0.5], [10 ** 0.5]]),

@@ -154,9 +154,10 @@ class Thresholds:
 
 def _computed(op, a, b):
     try:
-        return {ast.Add: lambda: [a + b], ast.Sub: lambda: [a - b], ast.Mult: lambda: [a * b], ast.Div: lambda: [a / b], ast.Pow: lambda: [a ** b]}[type(op)]()
-    except (KeyError, ZeroDivisionError, OverflowError, TypeError):
+        computed = {ast.Add: lambda: a + b, ast.Sub: lambda: a - b, ast.Mult: lambda: a * b, ast.Div: lambda: a / b, ast.Pow: lambda: a ** b}[type(op)]()
+    except (KeyError, ZeroDivisionError, OverflowError):
         return []
+    return [computed] if isinstance(computed, float) and math.isfinite(computed) else []  # a power of a negative number may be complex
 
 
 def between(levels, usual):
