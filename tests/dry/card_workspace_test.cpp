@@ -22,9 +22,9 @@ struct AskedPass {
   std::array<std::int64_t, 4> filter{}, input{}, output{};
   std::uint64_t element_bytes = 4, said = 0, card = 0;
   bool channels_innermost = false;
-  EngineChoice choice;
-  std::string text, algorithm;
-  std::vector<std::int64_t> strides, padding;
+  EngineChoice choice{};
+  std::string text{}, algorithm{};
+  std::vector<std::int64_t> strides{}, padding{};
 
   ConvolutionShape shape() const { return {pass, filter, input, output, element_bytes, channels_innermost, false, strides, padding}; }
   std::uint64_t copies() const {

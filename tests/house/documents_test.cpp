@@ -175,8 +175,9 @@ TEST(Documents, LinksLeadFromTheReadmeToEveryPage) {
         next.push_back(target);
   }
   for (const auto& document : documents())
-    if (document.lexically_relative(root).begin()->string() == "docs" || document.lexically_relative(root).begin()->string() == "bench")
+    if (document.lexically_relative(root).begin()->string() == "docs" || document.lexically_relative(root).begin()->string() == "bench") {
       EXPECT_TRUE(reached.count(document)) << "no page that README leads to links to " << document.lexically_relative(root);
+    }
 }
 
 TEST(Documents, EveryRecordIsInTheIndexAndCitedByAPage) {
@@ -274,8 +275,9 @@ TEST(Documents, TheWheelHasTheLicenceOfEveryLibraryInIt) {
   EXPECT_GE(names.size(), 7u);
   for (const std::string& name : names) {
     ASSERT_TRUE(title.count(name)) << name << " is linked: add it to python/LICENSES.txt, and here";
-    if (title.at(name) != "not linked")
+    if (title.at(name) != "not linked") {
       EXPECT_NE(licences.find(title.at(name) + " (http"), std::string::npos) << "python/LICENSES.txt omits " << name;
+    }
   }
 }
 
