@@ -106,4 +106,4 @@ def ended():
         try:
             run()
         except Exception as e:
-            mark("note", f"the observer's {getattr(run, '__qualname__', 'end')} failed at the end: {type(e).__name__}: {e}")
+            mark("open", f"the observer's {getattr(run, '__qualname__', 'end')} failed at the end ({type(e).__name__}: {e}): it may need more", 1)
