@@ -248,6 +248,17 @@ class Counts(Dry):
             _, marks = self.dry(head + use + "\n")
             self.assertEqual([m for m in marks if m[0] == "open"], [], use)
 
+    def test_a_whole_number_that_nothing_bounds_makes_a_size_of_one(self):
+        """As the frames that VITS gives a letter: no layer works on none. A number that is only shown is 0, as what is unknown of whole numbers is."""
+        lines, _ = self.dry("""
+            import torch
+            x = (torch.randn(64, device="cuda") * 9).long()
+            n = x.sum().item()
+            shown = x.max().item()
+            print(torch.zeros(2, n).mean().item(), n, f"{shown}", [torch.zeros(x.sum().int().item()).shape[0], x[: x.max()].shape[0]])
+        """)
+        self.assertEqual(lines, ["0.0 1 0 [1, 1]"])
+
     def test_a_mask_that_chooses_on_the_host_is_told(self):
         """As much of it is true there as on the card."""
         head = "import numpy as np, torch\nx = torch.randn(64, device='cuda')\nmask = x > 0\nhost, n = torch.zeros(64), 0\n"

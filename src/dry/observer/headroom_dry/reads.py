@@ -20,7 +20,7 @@ FEW_READS, LONG_S = min(LOOP, 200), float(os.environ.get("HEADROOM_DRY_LOOP_S", 
 # An unknown float, as a loss, a norm or a share may be: positive, below 1, and no number whose logarithm, or distance to a half or to 1, is 0.
 # The forecast of a program that ends early with it runs that program again with another.
 PLAIN = float(os.environ.get("HEADROOM_DRY_FLOAT", 0.75))
-LEAST_SIZE = 1.0  # of which a program makes a size: a tensor of no elements ends most of them
+LEAST_SIZE = 1.0  # of which a program makes a size, a whole one as well: a tensor of no elements ends most of them
 # A line that reads one so often, in one call and one step, waits for it to fall or to rise. The next 100 reads give one, then the other.
 PATIENCE, FALLEN, RISEN = 1000, 1e-12, 100.0
 
@@ -62,13 +62,16 @@ class Reads:
             elif not state and self.bounds and self.within_bounds(t):
                 return b""  # it is known now
             elif not state:
-                self.say_size(counts.NUMBER, not t.dtype.is_floating_point and t.numel() <= FEW)
+                is_whole = not t.dtype.is_floating_point and t.numel() <= FEW
+                self.say_size(counts.NUMBER, is_whole)
+                if is_whole and t.numel() == 1 and by_source(counts.is_size, False):
+                    number = LEAST_SIZE
         elif self.on_card(t) and t.dtype.is_floating_point:
             self.measure()
             if not self.said_size:
                 self.say_size_of_numbers(t)
         if not t.dtype.is_floating_point and not t.dtype.is_complex:
-            return b""
+            return int(number).to_bytes(t.element_size(), sys.byteorder) if number == LEAST_SIZE else b""
         if number == PLAIN and t.dtype.is_floating_point and (self.rules.way or self.rules.order and t.numel() == 1):
             share = self.sequence.share() if self.rules.way else self.orders.share(PLAIN)
             return bytes_of(PLAIN * share, str(t.dtype)[6:])

@@ -6,7 +6,8 @@ becomes true, and autograd then adds gradients out of place. docs/decisions/dry-
 above this key.
 
 An input is known, guessed, a choice (choices.py), or unknown. A result of a guess is a guess, of a choice a choice. An unknown input makes the result unknown, or, where a program could
-not go on, a guess by a rule (rules.py). An unknown integer or bool that the program reads is 0, an unknown float PLAIN (reads.py)."""
+not go on, a guess by a rule (rules.py). An unknown integer or bool that the program reads is 0, 1 where it makes a size of it, an unknown float PLAIN
+(reads.py)."""
 import collections
 import sys
 
