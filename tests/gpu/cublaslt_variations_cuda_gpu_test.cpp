@@ -56,6 +56,14 @@ class OnACard {  // one product, its operands and the answers to cuBLASLt's ques
     of_c_ = layout(p.result, p.m, p.n);
   }
 
+  ~OnACard() {
+    const auto& lt = blas::cublaslt();
+    for (const cublasLtMatrixLayout_t layout : {of_a_, of_b_, of_c_}) lt.cublasLtMatrixLayoutDestroy(layout);
+    lt.cublasLtMatmulDescDestroy(description_);
+  }
+  OnACard(const OnACard&) = delete;
+  OnACard& operator=(const OnACard&) = delete;
+
   cublasLtMatmulAlgo_t offered() const {
     cublasLtMatmulPreference_t none;
     cublasLtMatmulHeuristicResult_t first{};

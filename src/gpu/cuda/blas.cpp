@@ -174,8 +174,8 @@ struct Call {  // one product, ready to be launched with any algorithm
 
   // An algorithm that needs a few bytes distributes tiles by a counter, which a fill resets before every product. Without workspace it
   // distributes them in a fixed order, as fast and without the fill (bench/lab/step.md). One that needs more gets the whole workspace.
-  Chosen with_workspace(
-      const cublasLtMatmulAlgo_t& how) const {  // FP32 has no such algorithms; TF32 without workspace takes up to 2.7 times as long
+  // FP32 has no such algorithms; TF32 without workspace takes up to 2.7 times as long.
+  Chosen with_workspace(const cublasLtMatmulAlgo_t& how) const {
     return {how, size_of(p.a.dtype) <= 2 && at_most_counts(how) ? 0 : workspace_bytes};
   }
 
@@ -186,16 +186,18 @@ struct Call {  // one product, ready to be launched with any algorithm
     return s == CUBLAS_STATUS_SUCCESS && wants.workspaceSize <= counter_bytes;
   }
 
-  // What cuBLASLt offers, and the first of it that needs no workspace with other tiles, where a product is long enough for that to pay.
+  // Short ones are measured by a few runs alone, among what is offered: their times are hardly more than those of the fills between.
+  bool is_long() const { return p.flops() >= 2e9; }  // 2.7 us at 754 TFLOP/s, what products of an H200 reach
+
+  // What cuBLASLt offers, and for a long product the first of it that needs no workspace with other tiles.
   // Kernels that were tried stay loaded, so a card that is nearly full keeps to what is offered: a forecast that fits counts on its bytes.
   std::vector<Chosen> ways() const {
-    constexpr double long_flops = 2e9;  // an H200 does them in 4 us
     constexpr std::size_t room_for_kernels = 256 << 20;
     auto all = offered(12);
     const auto plain = std::find_if(all.begin(), all.end(), [](const Chosen& way) { return way.lent == 0; });
     std::size_t left = 0, of = 0;
     cuda(cudaMemGetInfo(&left, &of));
-    if (plain == all.end() || p.flops() < long_flops || left < room_for_kernels) return all;
+    if (plain == all.end() || !is_long() || left < room_for_kernels) return all;
     for (const auto& how : variations_of(plain->how))
       if (at_most_counts(how)) all.push_back({how, 0});
     return all;
@@ -264,7 +266,8 @@ struct Call {  // one product, ready to be launched with any algorithm
 
   Chosen fastest() const {
     const auto all = ways();
-    return all[fastest_way(all.size(), [&](std::size_t i, int runs) { return ms_of_run(all[i], runs); })];
+    return all[fastest_way(
+        all.size(), [&](std::size_t i, int runs) { return ms_of_run(all[i], runs); }, is_long())];
   }
 };
 

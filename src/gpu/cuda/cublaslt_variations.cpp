@@ -8,8 +8,7 @@ namespace {
 
 struct Setting {
   cublasLtMatmulTile_t tile;
-  std::uint32_t
-      option;  // cuBLASLt does not say what it means. Even ones have tiles of 128 columns or fewer for long sums, odd ones of 128 rows
+  std::uint32_t option;  // cuBLASLt does not say what it means
   cublasLtClusterShape_t cluster;
 };
 
