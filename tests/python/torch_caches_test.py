@@ -1,5 +1,9 @@
 """Calls over caches that were made before: they are kept by their forms, and whatever changes is seen."""
 
+import itertools
+import os
+import subprocess
+import sys
 import unittest
 
 import torch.overrides
@@ -10,6 +14,7 @@ from torch_cases import Base, reference, torch
 import gpu_headroom.torch as ht
 from gpu_headroom.torch import caches, direct
 from gpu_headroom.torch.flash_attn import flash_attn_with_kvcache
+from gpu_headroom.torch.flash_attn_3 import flash_attn_varlen_func as fa_varlen
 from gpu_headroom.torch.flash_attn_3 import flash_attn_with_kvcache as third
 
 
@@ -250,12 +255,76 @@ class NewKeysTest(Base):
                         call(k_cache=kept[0], v_cache=kept[1], **{**named, **change})
                     self.assertTrue(all(map(torch.equal, kept, before)), words)
 
+    def test_nothing_is_written_by_a_call_with_lists_that_is_refused(self):
+        """FlashAttention-3's, where sequences are padded, chosen or packed."""
+        both = numbers(0, 1, 9, 3).view(2, 2)
+        packed = {"q": torch.randn(2, 4, 16), "cu_seqlens_q": numbers(0, 1, 2), "max_seqlen_q": 1}
+        cases = [
+            (ValueError, "scale is nan", {"softmax_scale": float("nan")}), (ValueError, "softcap is nan", {"softcap": float("nan")}),
+            (ValueError, r"sink is \(3,\)", {"s_aux": torch.rand(3)}), (ValueError, "3 query heads cannot share 2", {"q": torch.randn(2, 1, 3, 16)}),
+            (TypeError, "q is torch.float16", {"q": torch.randn(2, 1, 4, 16).half()}), (ValueError, "scale is inf", {**packed, "softmax_scale": float("inf")}),
+            (ValueError, "names page 9", {"page_table": both, "cache_seqlens": numbers(3, 5)}),
+            (ValueError, "names page 9", {"page_table": both.flip(0), "cache_seqlens": numbers(5, 3), "cache_batch_idx": numbers(0, 1)}),
+        ]  # fmt: skip
+        for error, words, change in cases:
+            kept = [torch.randn(4, 4, 2, 16) for _ in range(2)]
+            before = [t.clone() for t in kept]
+            named = {"q": torch.randn(2, 1, 4, 16), "k": torch.randn(2, 1, 2, 16), "v": torch.randn(2, 1, 2, 16), "cache_seqlens": numbers(3, 2),
+                     "cache_leftpad": numbers(0, 1), "cache_batch_idx": None if "page_table" in change else numbers(2, 1)}  # fmt: skip
+            with self.subTest(words), self.assertRaisesRegex(error, words):
+                third(k_cache=kept[0], v_cache=kept[1], **{**named, **change})
+            self.assertTrue(all(map(torch.equal, kept, before)), words)
+
+    def test_rotary_positions_that_are_not_there_are_refused(self):
+        angles = torch.rand(2, 9, 4)
+        for call in (flash_attn_with_kvcache, third):
+            k, v, new = torch.zeros(2, 8, 2, 16), torch.zeros(2, 8, 2, 16), torch.randn(2, 1, 2, 16)
+            with self.assertRaisesRegex(IndexError, "rotary_cos and rotary_sin have 9 positions, and a row is at 11"):
+                call(torch.randn(2, 5, 4, 16), k, v, new, new, rotary_cos=angles[0], rotary_sin=angles[1], cache_seqlens=numbers(3, 7), causal=True)
+            self.assertFalse(k.any() or v.any())
+
+    def test_lengths_in_few_bits_do_not_wrap(self):
+        """251 and 5 are 0 in eight bits."""
+        q, k, v = (t.transpose(1, 2).contiguous() for t in drawn(new=2, room=256, batch=1))
+        new = [torch.randn(1, 5, 2, 16) for _ in range(2)]
+        calls = [(flash_attn_with_kvcache, {}), (third, {}), (third, {"attention_chunk": 256}), (flash_attn_with_kvcache, {"cache_leftpad": True})]
+        for (call, more), few in itertools.product(calls, (torch.uint8, torch.int16, torch.uint16)):
+            made = []
+            for dtype in (torch.int32, few):
+                named = {name: numbers(3, dtype=dtype) if value is True else value for name, value in more.items()}
+                made.append(call(q, k.clone(), v.clone(), *new, cache_seqlens=numbers(251, dtype=dtype), causal=True, **named))
+            self.assertTrue(torch.equal(*made), (few, more))
+        q, used = torch.randn(3, 4, 16), numbers(1)
+        k = v = torch.randn(9, 2, 16)
+        ends = numbers(0, 3), numbers(0, 9), 3, 9
+        want, made = (fa_varlen(q, k, v, *ends, seqused_k=used.to(few), attention_chunk=2) for few in (torch.int32, torch.uint8))
+        self.assertTrue(torch.equal(made, want))
+
     def test_new_keys_of_no_length_are_none(self):
         q, k, v = (t.transpose(1, 2).contiguous() for t in drawn())
         angles = torch.randn(2, 16, 8)
         for rotary in ((), tuple(angles)):
             o = flash_attn_with_kvcache(q, k, v, k[:, :0], v[:, :0], *rotary, cache_seqlens=numbers(3, 9))
             self.assertEqual(o.shape, q.shape)
+
+
+_A_TORCH_WITHOUT = """
+import torch
+
+del torch._C._is_any_autocast_enabled
+from gpu_headroom.torch import direct
+from gpu_headroom.torch.flash_attn import flash_attn_with_kvcache
+
+assert not direct._direct_is_possible
+new = torch.randn(1, 1, 2, 16)
+print(*flash_attn_with_kvcache(new, torch.randn(1, 9, 2, 16), torch.randn(1, 9, 2, 16), new, new, cache_seqlens=torch.tensor([3])).shape)
+"""
+
+
+class OtherTorchTest(Base):
+    def test_a_torch_without_what_tells_of_autocast(self):
+        ended = subprocess.run([sys.executable, "-c", _A_TORCH_WITHOUT], capture_output=True, text=True, timeout=300, env=dict(os.environ))
+        self.assertEqual(ended.stdout.strip(), "1 1 2 16", ended.stderr)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,18 @@ def in_chunks(len_q, len_k, chunk, causal):
     return ((key >= first) & (key < first + chunk) & ((key <= at) | (not causal)))[None, None]
 
 
+class RowsBehindTest(Base):
+    def test_rows_behind_the_last_sequence_see_nothing(self):
+        """They saw keys that are not used, and what keys lie behind the last sequence."""
+        for device, more in itertools.product(DEVICES, ({"attention_chunk": 4}, {"seqused_q": (5, 2)}, {"seqused_k": (5, 3)}, {})):
+            q, k, v = (torch.randn(12, 2, 16, device=device, requires_grad=True) for _ in range(3))
+            named = {name: numbers(device, *value) if isinstance(value, tuple) else value for name, value in more.items()}
+            o = fa.flash_attn_varlen_func(q, k, v, numbers(device, 0, 5, 9), numbers(device, 0, 6, 10), 5, 6, **named)
+            self.assertFalse(o[9:].any(), more)
+            for gradient, end in zip(torch.autograd.grad(o.sum(), (q, k, v)), (9, 10, 10)):
+                self.assertFalse(gradient[end:].any(), more)
+
+
 class FlashAttn3Test(Base):
     def of_sequence(self, q, k, v, causal=False, window=(-1, -1), chunk=0):
         """o [len_q, heads, head_dim] of one sequence in FP64."""

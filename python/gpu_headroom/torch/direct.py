@@ -80,7 +80,12 @@ try:  # code that intercepts operators must see ours: modes, functorch, tracing
     _direct_is_possible = _direct_is_possible and _forward_ad._current_level < 0
 except AttributeError:
     _direct_is_possible = False
-    _transforms = any_autocast = None
+    _transforms = None
+
+    def any_autocast():  # nothing is kept
+        return True
+
+
 plain = frozenset((torch.Tensor, torch.nn.Parameter))
 known = {}  # what was asked before, checked then, and settled
 

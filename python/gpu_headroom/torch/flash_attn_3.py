@@ -13,10 +13,10 @@ import torch
 from .checks import one_line, whole_number
 from .direct import without_gradients
 from .dropped import padded
-from .flash_caches import Asked, over_cache
+from .flash_caches import Asked, check_over_cache, over_cache
 from .flash_checks import (
     IN_8_BITS, OPEN, cap_of, check_caches, check_ends, check_lengths, check_list, check_new, check_page_numbers, check_pages, check_room, check_tensor, check_used,
-    check_whole, flag, in_range, mask_of,
+    check_whole, flag, in_range, mask_of, wide,
 )  # fmt: skip
 from .functions import Window, attention, attention_varlen, attention_with_cache
 from .latent import attention_with_qv, check_qv
@@ -84,9 +84,10 @@ def _lists(
     return [q.int(), k.int()]
 
 
-def _closed(parts: List[torch.Tensor], ends: Tuple[int, int]) -> List[torch.Tensor]:
-    """The parts of each sequence, or of all behind one another, with the end of the last."""
-    return [torch.cat([t, t.new_full((t.shape[0], 1), end)], 1) for t, end in zip(parts, ends)]
+def _closed(parts: List[torch.Tensor], rows: int) -> List[torch.Tensor]:
+    """The parts of each sequence, or of all behind one another, with an end of the last: rows behind the last sequence see no keys."""
+    q, k = parts
+    return [torch.cat([q, q.new_full((q.shape[0], 1), rows)], 1), torch.cat([k, k[:, -1:]], 1)]
 
 
 def flash_attn_func(
@@ -112,7 +113,7 @@ def flash_attn_func(
         lengths = [torch.full((q.shape[0],), t.shape[1], device=q.device) for t in (q, k)]
         none = torch.zeros_like(lengths[0])
         parts = _lists((none, none), (lengths[0], lengths[1]), (lengths[0], lengths[1]), chunk, k.shape[1])
-        documents = dict(zip(("cu_seqlens_q", "cu_seqlens_k"), _closed(parts, (q.shape[1], k.shape[1]))))
+        documents = dict(zip(("cu_seqlens_q", "cu_seqlens_k"), _closed(parts, q.shape[1])))
     is_causal, window = mask_of(causal, window_size)
     return_attn_probs = flag("return_attn_probs", return_attn_probs)
     if qv is not None:
@@ -176,9 +177,9 @@ def flash_attn_varlen_func(
                 check_whole(where, name, t, (cu.shape[0] - 1,), q)
                 check_used(where, name, t, cu)
         begins, ends = (cu_seqlens_q[:-1], cu_seqlens_k[:-1]), (cu_seqlens_q[1:], cu_seqlens_k[1:])
-        used = ends[0] - begins[0] if seqused_q is None else seqused_q, ends[1] - begins[1] if seqused_k is None else seqused_k
+        used = ends[0] - begins[0] if seqused_q is None else wide(seqused_q), ends[1] - begins[1] if seqused_k is None else wide(seqused_k)
         parts = [t.flatten()[None] for t in _lists(begins, used, ends, chunk, most_k)]
-        cu_seqlens_q, cu_seqlens_k = (t[0] for t in _closed(parts, (q.shape[0], k.shape[0])))
+        cu_seqlens_q, cu_seqlens_k = (t[0] for t in _closed(parts, q.shape[0]))
     is_causal, window = mask_of(causal, window_size)
     return_attn_probs = flag("return_attn_probs", return_attn_probs)
     if qv is not None:
@@ -315,6 +316,8 @@ def _append(new: _New, q: torch.Tensor, of_q: Any, moves: bool, cache: _Cache, l
     row, at = of if cache.rows is None else cache.rows[of], lengths.long()[of] + place
     if cache.pages is not None:
         page = cache.k.shape[1]
+        if cache.k.is_cpu:  # looks at the pages of keys that are there
+            in_range(_WHERE, "page_table", cache.pages if cache.rows is None else cache.pages[cache.rows], grown, cache.k)
         row, at = cache.pages[row, torch.div(at, page, rounding_mode="floor")].long(), at % page
         check_page_numbers(_WHERE, "page_table", row, cache.k.shape[0])
     cache.k[row, at], cache.v[row, at] = k, v
@@ -375,7 +378,10 @@ def flash_attn_with_kvcache(
     batch = _batch(q, k_cache, v_cache, cu_seqlens_q, max_seqlen_q)
     cache = _cache(q, k_cache, v_cache, page_table, cache_batch_idx, cache_leftpad, batch)
     new = _New(k, v, cu_seqlens_k_new, rotary_cos, rotary_sin, rotary_seqlens, flag("rotary_interleaved", rotary_interleaved))
-    lengths = _lengths(cache_seqlens, new, cache, batch, q.device)
+    lengths = _lengths(wide(cache_seqlens), new, cache, batch, q.device)
+    if k is not None:
+        one_row_each = q.new_empty((batch, 1, *q.shape[1:])) if packed else q
+        check_over_cache(one_row_each, k_cache, v_cache, cache.rows, page_table, None, s_aux, (is_causal, softmax_scale, window, cap_of(softcap)))
     of_q: Any = _places(q, cu_seqlens_q) if packed or rotary_cos is not None else None  # these alone ask for it
     room = cache.room
     q, lengths = _append(new, q, of_q, is_causal or window is not None or bool(chunk), cache, lengths)
@@ -390,9 +396,9 @@ def flash_attn_with_kvcache(
     else:
         none = torch.zeros_like(lengths)
         rows = none + q.shape[1] if cu_seqlens_q is None else cu_seqlens_q.diff()
-        skipped = None if cache_leftpad is None else torch.minimum(cache_leftpad, lengths)  # where all is padding, no key is seen
+        skipped = None if cache_leftpad is None else torch.minimum(wide(cache_leftpad), lengths)  # where all is padding, no key is seen
         parts = _lists((none, none), (rows, lengths), (none + q.shape[1], none + room), chunk, room, skipped)
-        cu_q, cu_k = _closed(parts, (q.shape[1], room))
+        cu_q, cu_k = _closed(parts, q.shape[1])
         if qv is not None:
             o, lse = attention_with_qv(q, qv, k_cache, v_cache, cu_q, cu_k, _sides(is_causal, window), softmax_scale, cap_of(softcap), "attention_with_cache")
         else:

@@ -7,7 +7,7 @@ import torch
 from .caches import again, key_of
 from .checks import cast, whole_number
 from .flash_checks import (
-    IN_8_BITS, can_be_read, check_caches, check_lengths, check_new, check_pages, check_room, check_whole, check_within, checked_once, flag, form_of, room_of,
+    IN_8_BITS, can_be_read, check_caches, check_lengths, check_new, check_pages, check_room, check_whole, check_within, checked_once, flag, form_of, room_of, wide,
 )  # fmt: skip
 from .functions import attention, attention_with_cache, checked_over_cache, slopes_over_cache
 from .new_keys import append, behind, turned_behind
@@ -43,12 +43,14 @@ def _as_it_will_be(t: torch.Tensor) -> torch.Tensor:
     return (one.bfloat16() if one.dtype in IN_8_BITS else one).expand(t.shape)
 
 
-def _check_over_cache(
+def check_over_cache(
     q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, rows: Tensor, pages: Tensor, slopes: Tensor, sink: Tensor, options: Options
 ) -> None:
-    """What attention_with_cache() would refuse, whatever numbers there are in tensors. rows: q has so many of the cache's sequences."""
+    """What attention_with_cache() would refuse, whatever numbers there are in tensors. rows: which of the cache's sequences, or of the table's, q has."""
     q, k_cache, v_cache = (_as_it_will_be(t) for t in (q, k_cache, v_cache[..., :256]))
-    if rows is not None:
+    if rows is not None and pages is not None:
+        pages = pages[:1].expand(q.shape[0], -1)
+    elif rows is not None:
         k_cache, v_cache = (t[:1].expand(q.shape[0], *t.shape[1:]) for t in (k_cache, v_cache))
     is_causal, scale, window, softcap = options
     checked_over_cache(q, k_cache, v_cache, pages, is_causal, scale, window, "blhd", None, None, softcap, sink, slopes)
@@ -85,7 +87,7 @@ def _check_form(c: Asked, options: Options) -> None:
         have = "the pages of a sequence have" if c.table == "page_table" else "the cache has"
         raise ValueError(f"gpu_headroom.torch.{where}: rotary_cos has {c.cos.shape[0]} positions, {have} room for {room}")
     if c.k is not None:
-        _check_over_cache(q, c.k_cache, c.v_cache, c.rows, c.pages, c.slopes, c.sink, options)
+        check_over_cache(q, c.k_cache, c.v_cache, c.rows, c.pages, c.slopes, c.sink, options)
 
 
 def _check_numbers(c: Asked) -> None:
@@ -113,6 +115,9 @@ def over_cache(c: Asked, options: Options, interleaved: Any) -> WithLse:
     if isinstance(c.lengths, torch.Tensor) and isinstance(c.q, torch.Tensor) and c.lengths.dim() == 0 and c.lengths.device != c.q.device:
         check_lengths(c.where, c.lengths, 0, c.q)
         c = c._replace(lengths=int(c.lengths))
+    lengths, pad = wide(c.lengths), wide(c.pad)
+    if lengths is not c.lengths or pad is not c.pad:
+        c = c._replace(lengths=lengths, pad=pad)
     key = None
     of_one_row = isinstance(c.pages, torch.Tensor) and c.pages.dim() != 2  # attention_with_cache() takes it
     if c.rows is None and c.pad is None and not of_one_row and not torch.compiler.is_compiling():

@@ -16,6 +16,7 @@ from .functions import Window
 OPEN = 1 << 31  # keys on a side of a window that has no end there
 Tensor = Optional[torch.Tensor]
 IN_8_BITS = tuple(getattr(torch, name) for name in ("float8_e4m3fn", "float8_e5m2") if hasattr(torch, name))
+_NARROW = frozenset(getattr(torch, name) for name in ("int8", "uint8", "int16", "uint16", "uint32", "uint64") if hasattr(torch, name))
 _checked: Dict[Any, bool] = {}
 
 
@@ -126,6 +127,11 @@ def check_within(where: str, name: str, t: torch.Tensor, least: int, most: int) 
     for number in t.flatten().tolist():
         if not least <= number <= most:
             raise ValueError(f"gpu_headroom.torch.{where}: {name} has {number}: numbers from {least} to {most} are served")
+
+
+def wide(numbers: Any) -> Any:
+    """Whole numbers in a type whose sums and differences do not wrap."""
+    return numbers.int() if isinstance(numbers, torch.Tensor) and numbers.dtype in _NARROW else numbers
 
 
 def room_of(cache: torch.Tensor, pages: Tensor) -> int:

@@ -13,7 +13,10 @@ def turned(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, at: torch.Tens
     """x [batch, len, heads, head_dim] with rotary embeddings of the positions `at`, [batch, len or 1]."""
     if at.is_cuda:  # a position behind the last one would end the work on the card
         at = at.clamp(max=cos.shape[0] - 1)
-    c, s = (torch.embedding(t, at).float().unsqueeze(2) for t in (cos, sin))
+    try:
+        c, s = (torch.embedding(t, at).float().unsqueeze(2) for t in (cos, sin))
+    except IndexError:
+        raise IndexError(f"gpu_headroom.torch: rotary_cos and rotary_sin have {cos.shape[0]} positions, and a row is at {int(at.max())}") from None
     turns = 2 * c.shape[-1]
     first = (x if turns == x.shape[-1] else x[..., :turns]).float()
     a, b = first.reshape(*first.shape[:-1], c.shape[-1], 2).unbind(-1) if interleaved else first.chunk(2, -1)
