@@ -183,7 +183,7 @@ Json forecast_answer(Request& r) {
               {"forward_peak_bytes", peak_of(engine::Purpose::forward)},
               {"forward_backward_peak_bytes", peak_of(engine::Purpose::gradients)},
               {"overhead_bytes", room.overhead_bytes},
-              {"fits", room.holds(f.peak_bytes)},
+              {"fits", room.holds(f.peak_bytes, f.host_bytes)},
               {"flops", f.flops},
               {"model_flops", f.model_flops},
               {"traffic_bytes", f.bytes},

@@ -10,9 +10,10 @@ namespace headroom::dry {
 
 struct Card {
   std::string name = "NVIDIA H200";
-  std::uint64_t memory_bytes = 150109880320;  // cudaMemGetInfo's total
-  std::uint64_t context_bytes = 0;            // the part that each process's context takes
-  std::uint64_t others_bytes = 0;             // the part that other programs hold
+  std::uint64_t memory_bytes = 150109880320;          // cudaMemGetInfo's total
+  std::uint64_t context_bytes = 0;                    // the part that each process's context takes
+  std::uint64_t libraries_bytes = ~std::uint64_t(0);  // what context_bytes has of libraries' already; only what they take past it counts
+  std::uint64_t others_bytes = 0;                     // the part that other programs hold
   // 1: it is never full, though it says how large it is. n: once PyTorch has raised n - 1 errors for want of memory, which the program caught.
   std::uint64_t unlimited = 0;
   std::uint64_t sm = 90, units = 132;   // sm: 90 for 9.0
@@ -28,6 +29,7 @@ void each_field(C& card, F&& f) {
   f("name", card.name);
   f("memory", card.memory_bytes);
   f("context", card.context_bytes);
+  f("libraries", card.libraries_bytes);
   f("others", card.others_bytes);
   f("unlimited", card.unlimited);
   f("sm", card.sm);

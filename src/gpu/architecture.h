@@ -21,6 +21,10 @@ struct Beside {                          // bytes taken on a card beside a progr
 // that reports 81 559 MiB lends 79.11 GiB in all (vLLM's issue 27508), so that its driver keeps 0.54 GiB; held back is twice that.
 constexpr Beside beside_reserve{.driver_keeps_bytes = 1280u << 20, .context_bytes = 1024u << 20, .libraries_bytes = 64u << 20};
 
+// A training step of PyTorch has as much beside the context in kernels' code and handles of libraries; and its streams take as much, which it makes
+// all at once where a program asks for one. An H200's, with torch 2.11 (bench/results/h200_pytorch_beside_2026-11-30.txt).
+constexpr std::uint64_t pytorch_libraries_bytes = 244u << 20, pytorch_streams_bytes = 70u << 20;
+
 struct Architecture {
   int sm = 0;  // the compute capability that it begins with, 90 for 9.0
   std::string_view name;
@@ -54,8 +58,8 @@ struct Architecture {
   std::uint64_t peer_bytes = 256u << 20;
   // The context that a process has on a card whose memory it maps (dist/peers.h): an H200's, and a reserve for others.
   std::uint64_t peer_context_bytes = 544u << 20;
-  // The same of a PyTorch process, which maps no other card's memory: beside its segments it took 1.57 GiB of an H200, context, code and NCCL
-  // together, for FSDP2 and DDP alike (two cards, docs/memory-as-pytorch-checks.md).
+  // The same of a PyTorch process, which maps no other card's memory: beside its segments it took 1.57 GiB of an H200, context, libraries, streams
+  // and NCCL together, for FSDP2 and DDP alike (two cards, docs/memory-as-pytorch-checks.md).
   std::uint64_t pytorch_joining_bytes = 1064u << 20;
 };
 
@@ -79,7 +83,11 @@ struct Overhead {
   bool measured = true;  // else a reserve
   std::uint64_t bytes() const { return beside.context_bytes + beside.libraries_bytes + communication_bytes; }
 };
-enum class RunBy : std::uint8_t { headroom, pytorch };
+// dry_pytorch: a dry run of a PyTorch program, which counts what libraries take where that was measured (dry/library/beside.h).
+enum class RunBy : std::uint8_t { headroom, pytorch, dry_pytorch };
 Overhead overhead_of(const Device&, int gpus = 1, RunBy = RunBy::headroom);
+
+// Ranks of this library that have a context on each card, because ranks of one host map each other's memory; up to eight share a host.
+int mapping_ranks(int gpus);
 
 }  // namespace headroom

@@ -66,6 +66,7 @@ LanguageModelAccount run(Process& process, const LanguageModel& m, Watch& watch,
   out.host_bytes = model.optimizer.host_bytes();
   const auto residual = m.precision.dtype != DType::f32 && (m.lora > 0 || m.parameters == Parameters::half) ? 2 : 4;
   if (m.offload_inputs) out.host_bytes += std::uint64_t(m.layers * m.batch * m.len * m.width * residual);
+  out.pinned_bytes = m.adam == Adam::paged ? out.host_bytes - model.optimizer.host_bytes() : out.host_bytes;
   out.account.before_backward_bytes = out.before_backward_bytes;
   out.account.forward_peak_bytes = out.forward_peak_bytes;
   out.account.backward_peak_bytes = out.forward_backward_peak_bytes;

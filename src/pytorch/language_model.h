@@ -219,6 +219,7 @@ struct LanguageModelAccount {
   std::uint64_t held_bytes = 0;                   // between two steps
   std::uint64_t reserved_bytes = 0;               // by the caching allocator: segments, of which the peak is a part
   std::uint64_t host_bytes = 0;                   // the optimizer's and the checkpoints', in the host's memory
+  std::uint64_t pinned_bytes = 0;                 // the part that is pinned; paged moments are unified memory
   Account account;                                // components (equal ones of different blocks counted together) and timeline
 };
 

@@ -252,6 +252,23 @@ TEST_F(DryLibrary, PinnedMemoryIsTheHosts) {
   EXPECT_EQ(noted(dry::Said::host_full), std::set<std::string>{"cudaHostAlloc"});
 }
 
+TEST_F(DryLibrary, CardsTakeMemoryToMapWhatIsPinned) {
+  settings.cards = 2;
+  EXPECT_EQ(run("pinned_pages"), (Numbers{0, 6, 1000, 992, 998, 0, 2}));
+  const auto changes = recorded<dry::Driver>();
+  std::uint64_t most = 0;
+  for (const dry::Driver& d : changes) most = std::max(most, d.used);
+  EXPECT_EQ(most, 8u << 20) << "the byte's page, and 6 MiB for 3.25 GiB";
+}
+
+TEST_F(DryLibrary, HandlesAndStreamsTakeMemoryBesideTheContext) {
+  EXPECT_EQ(run("beside"), (Numbers{0, 0, 0, 0, 0, 0})) << "they are in the context's bytes, unless the card says otherwise";
+  settings.card.libraries_bytes = 0;
+  EXPECT_EQ(run("beside"), (Numbers{64, 130, 226, 324, 332, 402}));
+  settings.card.libraries_bytes = 244 << 20;
+  EXPECT_EQ(run("beside"), (Numbers{0, 0, 0, 80, 88, 158})) << "a reserve has the rest";
+}
+
 TEST_F(DryLibrary, VisibleCardsAreCounted) {
   settings.cards = 4;
   EXPECT_EQ(run("count"), (Numbers{0, 4, 4, 0, 1024}));

@@ -120,8 +120,43 @@ void host() {
   print(call("cudaFree", m));
 }
 
+void pinned_pages() {  // what cards take to map memory that the process pins
+  constexpr std::size_t gib = 1024 * mib;
+  void *p = nullptr, *q = nullptr;
+  allocate(1);  // a context on the first card
+  const long long free_before = free_mib();
+  const auto taken = [&] { return free_before - free_mib(); };
+  call("cudaHostAlloc", &p, 256 * mib, 0u);
+  print(taken());
+  call("cudaHostAlloc", &q, 3 * gib, 0u);
+  print(taken());
+  call("cudaSetDevice", 1);
+  print(free_mib());
+  allocate(1);
+  print(free_mib());  // a page of 2 MiB for the byte, and the same tables
+  call("cudaFreeHost", q);
+  print(free_mib());
+  call("cudaSetDevice", 0);
+  print(taken());
+  call("cudaHostRegister", static_cast<void*>(p), gib, 0u);
+  print(taken());
+}
+
+void beside() {  // what handles and streams take of the card
+  const long long free_before = free_mib();
+  const auto taken = [&] { return free_before - free_mib(); };
+  void* handle = nullptr;
+  for (const char* function : {"cublasCreate_v2", "cublasCreate_v2", "cusolverDnCreate", "cusolverDnCreate", "cufftCreate"}) {
+    call(function, &handle);
+    print(taken());
+  }
+  for (int i = 0; i < 128; ++i) call("cudaStreamCreateWithPriority", &handle, 0u, 0);
+  print(taken());
+}
+
 }  // namespace
 
 const Words memory_words = {
-    {"memory", memory}, {"values", values}, {"pieces", pieces}, {"pool", pool}, {"host", host},
+    {"memory", memory}, {"values", values}, {"pieces", pieces}, {"pool", pool}, {"host", host}, {"pinned_pages", pinned_pages},
+    {"beside", beside},
 };

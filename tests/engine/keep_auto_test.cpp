@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/pinned_pages.h"
 #include "tests/engine/workshop.h"
 
 namespace headroom::engine {
@@ -40,6 +41,30 @@ TEST(KeepAuto, FitsWhateverMemoryAllowsAndNeverCostsMoreThanOneLevelForAll) {
   as_asked.keep = {Keep::no_cheap};
   find_keep(as_asked, 0, gpu, 1);
   EXPECT_EQ(as_asked.keep, Keeping{Keep::no_cheap});
+}
+
+TEST(KeepAuto, CardsMapWhatWaitsOnTheHost) {
+  Recipe r{model_described("small"), 4, 4096, *precision_named("bf16")};
+  Device gpu;
+  gpu.kind = DeviceKind::cuda, gpu.name = "described", gpu.sm = 90, gpu.units = 132;
+  gpu.ceilings.bf16_flops = 7e14, gpu.ceilings.fp32_flops = 5e13, gpu.ceilings.copy_bytes_per_s = 4e12;
+  gpu.ceilings.host_bytes_per_s = 5e12;  // so fast that waiting there is faster than doing again
+  int on_host = 0;
+  for (const int blocks : {4, 6, 8}) {
+    Recipe asked = r;
+    asked.keep = Keeping::on_host(blocks, Keep::everything);
+    const std::size_t peak = forecast_peak(asked, gpu, 1);
+    const std::size_t pages = bytes_of_pinned_pages(forecast(asked, gpu, 1).host_bytes);
+    ASSERT_GT(pages, 0u) << blocks;
+    for (const std::size_t bytes : {peak, peak + pages}) {
+      Recipe found = r;
+      found.keep = *keep_that_fits(r, bytes, gpu, 1);
+      const Forecast f = forecast(found, gpu, 1);
+      EXPECT_LE(f.peak_bytes + bytes_of_pinned_pages(f.host_bytes), bytes) << kept_in_words(found);
+      on_host += found.keep.host > 0;
+    }
+  }
+  EXPECT_GE(on_host, 3);
 }
 
 TEST(KeepAuto, AStepWithTheLevelsFoundTakesTheBytesForecastAndTheBitsOfKeepingAll) {

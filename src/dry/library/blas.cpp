@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "dry/cuda_types.h"
+#include "dry/library/beside.h"
 #include "dry/library/public.h"
 #include "dry/library/work.h"
 #include "dry/library/world.h"
@@ -43,6 +44,7 @@ int product(const char* name, const Handle* h, Sides sides, std::int64_t m, std:
 
 extern "C" {
 int cublasCreate_v2(Handle** out) {
+  takes_beside(Beside::blas_handle, device());
   *out = new Handle;
   return ok;
 }

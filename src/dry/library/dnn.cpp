@@ -14,6 +14,7 @@
 #include <span>
 #include <vector>
 
+#include "dry/library/beside.h"
 #include "dry/library/dnn_descriptor.h"
 #include "dry/library/dnn_graph.h"
 #include "dry/library/dnn_numbers.h"
@@ -48,6 +49,7 @@ int answer(std::int64_t number, std::int64_t* count, void* to) {
 
 extern "C" {
 int cudnnCreate(Handle** out) {
+  takes_beside(Beside::dnn_or_attention, device());
   *out = new Handle;
   return ok;
 }

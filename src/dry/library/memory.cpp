@@ -7,8 +7,10 @@
 #include <cstdlib>
 #include <map>
 #include <mutex>
+#include <utility>
 #include <vector>
 
+#include "base/pinned_pages.h"
 #include "dry/addresses.h"
 #include "dry/library/others.h"
 #include "dry/library/recorder.h"
@@ -41,6 +43,10 @@ class ProcessSpace final : public AddressSpace {
 struct DeviceMemory {
   Addresses addresses;
   int modules = 0;
+  bool context = false;            // this process has one there
+  std::uint64_t pinned_pages = 0;  // taken to map the process's pinned memory
+  std::uint64_t beside = 0;        // what libraries have (beside.h)
+  std::uint64_t used() const { return addresses.used() + pinned_pages + beside; }
 };
 
 struct Reservation {
@@ -91,11 +97,11 @@ Blocks& blocks() {
 }
 
 std::uint64_t used_with_lock(const Memory& m, int device) {
-  return m.devices[std::size_t(device)].addresses.used() + card().context_bytes + card().others_bytes + others_use(physical(device));
+  return m.devices[std::size_t(device)].used() + card().context_bytes + card().others_bytes + others_use(physical(device));
 }
 
 void changed(const Memory& m, int device, const void* p, std::int64_t bytes, const char* function) {
-  const std::uint64_t now = m.devices[std::size_t(device)].addresses.used();
+  const std::uint64_t now = m.devices[std::size_t(device)].used();
   publish_use(physical(device), now + card().context_bytes);
   Recorder& record = Recorder::get();
   record.add(Driver{number(p), bytes, now, others_use(physical(device)), std::uint32_t(device), record.name(function)});
@@ -109,11 +115,30 @@ std::uint64_t pinned_limit() {
   return limit;
 }
 
+// Every card where the process has a context maps what it pins.
+void map_pinned(Memory& m) {
+  const std::uint64_t pages = bytes_of_pinned_pages(m.host_used[0]);
+  for (std::size_t i = 0; i < m.devices.size(); ++i) {
+    DeviceMemory& d = m.devices[i];
+    const std::uint64_t before = d.pinned_pages;
+    d.pinned_pages = d.context ? pages : 0;
+    if (d.pinned_pages != before) changed(m, int(i), nullptr, std::int64_t(d.pinned_pages - before), "pages of pinned memory");
+  }
+}
+
+void context_on(Memory& m, int device) {
+  DeviceMemory& d = m.devices[std::size_t(device)];
+  if (d.context) return;
+  d.context = true;
+  map_pinned(m);
+}
+
 void host_changed(Memory& m, const void* p, std::int64_t bytes, Sort sort, const char* function) {
   std::uint64_t& now = m.host_used[sort == Sort::managed];
   now += std::uint64_t(bytes);
   Recorder& record = Recorder::get();
   record.add(Host{number(p), bytes, now, sort == Sort::managed, record.name(function)});
+  if (sort == Sort::pinned) map_pinned(m);
 }
 
 std::atomic<std::uint64_t> errors{0};  // that PyTorch raised
@@ -128,6 +153,7 @@ void* take(std::size_t bytes, const char* function) {
   const int d = device();
   if (d >= int(m.devices.size())) return nullptr;
   const std::unique_lock lock(m.mutex);
+  context_on(m, d);
   Addresses& addresses = m.devices[std::size_t(d)].addresses;
   const std::uint64_t before = addresses.used();
   if (!unlimited() && used_with_lock(m, d) + bytes > card().memory_bytes) {
@@ -161,9 +187,20 @@ void* reserve(std::size_t bytes) {
 }
 
 void context_made() {
-  const Memory& m = memory();
-  const std::lock_guard lock(memory().mutex);
-  if (device() < int(m.devices.size())) changed(m, device(), nullptr, 0, "context");
+  Memory& m = memory();
+  const std::lock_guard lock(m.mutex);
+  if (device() >= int(m.devices.size())) return;
+  context_on(m, device());
+  changed(m, device(), nullptr, 0, "context");
+}
+
+void beside_is(int device, std::uint64_t bytes) {
+  Memory& m = memory();
+  const std::lock_guard lock(m.mutex);
+  if (device >= int(m.devices.size())) return;
+  std::uint64_t& now = m.devices[std::size_t(device)].beside;
+  const std::uint64_t before = std::exchange(now, bytes);
+  if (now != before) changed(m, device, nullptr, std::int64_t(now - before), "libraries");
 }
 
 // What an H200's driver was seen to do in logs of four models: with the first module it takes a page for itself; once the third is there its

@@ -7,12 +7,13 @@ namespace headroom::dry {
 
 // Memory of the calling thread's device. `function` is named in the record. Null: the card is full.
 void* take(std::size_t bytes, const char* function);
-void raised();                             // PyTorch has raised an error for want of memory (Card::unlimited)
-bool give(void* p, const char* function);  // false: it is not ours
-void* reserve(std::size_t bytes);          // addresses alone, each handed out once
-void context_made();                       // this process has a context on its device, whether or not it takes memory there
-void module_loaded();                      // the driver takes memory of its own for machine code
-std::uint64_t used(int device);            // used bytes of a card: ours, contexts, other processes
+void raised();                                    // PyTorch has raised an error for want of memory (Card::unlimited)
+bool give(void* p, const char* function);         // false: it is not ours
+void* reserve(std::size_t bytes);                 // addresses alone, each handed out once
+void context_made();                              // this process has a context on its device, whether or not it takes memory there
+void module_loaded();                             // the driver takes memory of its own for machine code
+void beside_is(int device, std::uint64_t bytes);  // what libraries have of a card, past what its context's bytes cover
+std::uint64_t used(int device);                   // used bytes of a card: ours, contexts, other processes
 std::uint64_t free_bytes(int device);
 
 bool on_device(const void* p, int* device = nullptr);

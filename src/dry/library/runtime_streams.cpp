@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "dry/library/beside.h"
 #include "dry/library/caller.h"
 #include "dry/library/exchange.h"
 #include "dry/library/host.h"
@@ -55,6 +56,7 @@ bool done(std::uint64_t paced_at_ns) {
 
 extern "C" {
 int cudaStreamCreateWithPriority(StreamHandle* out, unsigned, int priority) {
+  takes_beside(Beside::stream, device());
   *out = make_stream(priority);
   return ok;
 }

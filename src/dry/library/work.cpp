@@ -1,4 +1,5 @@
 #include "dry/library/work.h"
+#include "dry/library/beside.h"
 
 #include <algorithm>
 #include <cstring>
@@ -48,7 +49,10 @@ std::uint32_t index_of(int device) { return std::uint32_t(device); }
 void occupy(Stream& stream, double seconds) {
   launched_into = stream.number;
   ++given;
-  if (stream.capture) return;
+  if (stream.capture) {
+    takes_beside(Beside::graph_node, stream.device);
+    return;
+  }
   const auto takes = std::uint64_t((seconds + card().launch_s) * 1e9);
   stream.paced_ns = std::max<std::uint64_t>(stream.paced_ns, paced_ns()) + takes;
 }
@@ -110,6 +114,8 @@ KernelName::KernelName(std::string name)
     : text(std::move(name)),
       asks_all(text.find("reduce_kernel") != text.npos && text.find("and_kernel_cuda") != text.npos),
       joins(text.find("CatArrayBatchedCopy") != text.npos),
+      of_torch(text.find("2at6native") != text.npos || text.find("at::native") != text.npos),
+      attends(text.find("flash_fwd") != text.npos || text.find("flash_bwd") != text.npos),
       holds(holds_of(text)),
       lists(lists_of(text)),
       written(written_by(text)),
@@ -131,7 +137,11 @@ void launched(KernelName& name, Dim grid, Dim block, std::size_t shared_bytes, S
   Stream& stream = stream_of(handle);
   stream.asks_all = name.asks_all;
   const double threads = double(grid.x) * grid.y * grid.z * block.x * block.y * block.z;
-  if (!name.used.exchange(true)) pace_first_use();
+  if (name.of_torch) takes_beside(Beside::kernels, stream.device);
+  if (!name.used.exchange(true)) {
+    pace_first_use();
+    if (name.attends) takes_beside(Beside::dnn_or_attention, stream.device);
+  }
   pace_kernel(name.text);
   occupy(stream, std::min(double(reached_bytes), threads * 1024) / card().bytes_per_s);
   let_watchdogs_look();

@@ -47,7 +47,9 @@ struct KernelName {
   explicit KernelName(std::string name);
   std::string text;
   bool asks_all;
-  bool joins;  // it is torch.cat's
+  bool joins;     // it is torch.cat's
+  bool of_torch;  // of the module that holds PyTorch's own kernels
+  bool attends;   // it is flash attention's
   Holds holds;
   Lists lists;
   Written written;

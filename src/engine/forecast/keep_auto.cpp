@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "base/host_memory.h"
+#include "base/pinned_pages.h"
 #include "base/text.h"
+#include "gpu/architecture.h"
 
 namespace headroom::engine {
 
@@ -59,8 +61,10 @@ std::optional<Keeping> keep_that_fits(Recipe r, std::size_t bytes, const Device&
     const std::uint64_t room = host_memory_for(device, r.ranks.count);
     for (int level = 0; level < int(Keep::input); ++level) {
       const auto fits_with = [&](std::int64_t on_host) {
-        r.keep.host = int(on_host);
-        return fits(0, Keep(level), Keep(level));
+        r.keep.host = int(on_host), r.keep.levels = {Keep(level)};
+        if (forecast_peak(r, device, workers) > bytes) return false;
+        const ForecastTotals f = forecast_totals(r, device, workers);
+        return f.peak_bytes + bytes_of_pinned_pages(f.host_bytes, mapping_ranks(r.ranks.count)) <= bytes;
       };
       if (fits_with(0)) break;
       if (!fits_with(layers)) continue;

@@ -87,7 +87,7 @@ std::optional<DryRun> with_another_float(DryRunAsked& asked, const DryRun& run, 
 
 Room room_of_program(const Device& device, std::optional<std::uint64_t> asked, int ranks) {
   if (!device.bus.empty() && !asked) asked = device.total_bytes;  // a card that is here is asked about as if it were empty
-  return room_of(device, asked, ranks, RunBy::pytorch);
+  return room_of(device, asked, ranks, RunBy::dry_pytorch);
 }
 
 dry::Dry dry_of(const Device& device, const Room& room, int cards) {
@@ -97,6 +97,7 @@ dry::Dry dry_of(const Device& device, const Room& room, int cards) {
   c.name = name_by_driver(device);
   c.memory_bytes = room.memory_bytes;
   c.context_bytes = room.overhead_bytes;
+  c.libraries_bytes = overhead_of(device, 1, RunBy::dry_pytorch).measured ? 0 : pytorch_libraries_bytes;
   c.sm = std::uint64_t(device.sm);
   c.units = std::uint64_t(device.units);
   c.shared_bytes = std::uint64_t(architecture_of(device.sm).shared_bytes);

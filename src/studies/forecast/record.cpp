@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "base/pinned_pages.h"
 #include "base/text.h"
 #include "studies/forecast/forecast.h"
 #include "studies/forecast/verdict.h"
@@ -292,7 +293,7 @@ Record uncertain_of(const Told& t, bool for_people) {
                         "counted here.",
                         words(most.pool_slack_bytes)));
   if (high && low < *high) {
-    const bool measured = overhead_of(t.device, int(t.row.ranks), RunBy::pytorch).measured;
+    const bool measured = overhead_of(t.device, int(t.row.ranks), RunBy::dry_pytorch).measured;
     note(r, fmt::format("It needs {}{}.", words(low, *high),
                         measured ? "" : ": the bytes beside the tensors are a reserve, not measured on this card"));
   }
@@ -301,14 +302,18 @@ Record uncertain_of(const Told& t, bool for_people) {
 }
 
 void add_beside(const Told& t, Record& r) {
-  const Overhead o = overhead_of(t.device, int(std::max<std::int64_t>(1, t.row.ranks)), RunBy::pytorch);
-  std::string text = fmt::format("Beside PyTorch's segments: context {}, libraries' code {}", words(o.beside.context_bytes),
-                                 words(o.beside.libraries_bytes));
+  const Overhead o = overhead_of(t.device, int(std::max<std::int64_t>(1, t.row.ranks)), RunBy::dry_pytorch);
+  std::string text = fmt::format("Beside PyTorch's segments: context {}", words(o.beside.context_bytes));
+  if (o.beside.libraries_bytes > 0) text += fmt::format(", libraries' code and handles {}", words(o.beside.libraries_bytes));
   if (t.room.overhead_bytes > o.beside.context_bytes + o.beside.libraries_bytes)
     text += fmt::format(", NCCL and contexts of other ranks {}",
                         words(t.room.overhead_bytes - o.beside.context_bytes - o.beside.libraries_bytes));
   const ProgramAccount& most = t.accounts.front();
-  if (most.elsewhere_bytes > 0) text += fmt::format(", taken by the program past PyTorch {}", words(most.elsewhere_bytes));
+  if (most.elsewhere_bytes > 0)
+    text += fmt::format(
+        ", past PyTorch's allocator {}: kernels' code, handles of libraries, streams, graphs, pages of pinned memory, and what the "
+        "program takes itself",
+        words(most.elsewhere_bytes));
   if (most.others_bytes > 0)
     text += fmt::format(", of its other processes on the same card {} (the peaks are those of process {}, which has most there)",
                         words(most.others_bytes), most.pid);
@@ -324,9 +329,10 @@ void add_beside(const Told& t, Record& r) {
 }
 
 void add_host(const Told& t, Record& r) {
-  if (t.row.pinned_bytes.value_or(0) >= 1 << 20)  // a loss that is read takes a few KiB
-    r.add(Part{Note{
-        fmt::format("Pinned memory of the host: {} in all processes, beside their ordinary memory.", words(*t.row.pinned_bytes)), false}});
+  if (const std::uint64_t pinned = t.row.pinned_bytes.value_or(0); pinned >= 1 << 20)  // a loss that is read takes a few KiB
+    r.add(Part{Note{fmt::format("Pinned memory of the host: {} in all processes, beside their ordinary memory.{}", words(pinned),
+                                bytes_of_pinned_pages(pinned) > 0 ? " A card takes a 512th of it to map it, which is in the need." : ""),
+                    false}});
   if (t.row.managed_bytes)
     r.add(Part{Note{fmt::format("Unified memory: {}. It is not in the need: its pages are on the card only while the card uses them.",
                                 words(*t.row.managed_bytes)),

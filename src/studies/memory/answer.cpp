@@ -3,15 +3,16 @@
 namespace headroom::studies {
 
 std::string fits_in_words(const Room& room, const Device& device, std::uint64_t peak, Besides besides) {
-  const std::uint64_t needed = room.needed_bytes(peak);
+  const std::uint64_t needed = room.needed_bytes(peak, besides.pinned_bytes);
   const auto words = [](std::uint64_t b) { return bytes_in_words(double(b)); };
   const std::string where = room.gpus > 1 ? fmt::format("{} × {}", room.gpus, device.name) : device.name,
                     of = words(room.memory_bytes) + (room.gpus > 1 ? " each" : "");
-  if (room.holds(peak))
+  if (room.holds(peak, besides.pinned_bytes))
     return fmt::format("Fits on {}: {} of {}", where, words(needed), of) +
-           (room.holds(besides.peak_of_others)
+           (room.holds(besides.peak_of_others, besides.pinned_bytes)
                 ? ""
-                : fmt::format(" (some programs would not: up to {})", words(room.needed_bytes(besides.peak_of_others)))) +
+                : fmt::format(" (some programs would not: up to {})",
+                              words(room.needed_bytes(besides.peak_of_others, besides.pinned_bytes)))) +
            (besides.host_bytes == 0
                 ? ""
                 : fmt::format(", and {} of host memory{}", words(besides.host_bytes), room.gpus > 1 ? " for each" : ""));

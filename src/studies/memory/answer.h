@@ -15,6 +15,7 @@ namespace headroom::studies {
 struct Besides {
   std::uint64_t peak_of_others = 0;  // the peak of other programs that have the same description
   std::uint64_t host_bytes = 0;      // held in the host's memory, of each GPU
+  std::uint64_t pinned_bytes = 0;    // the part that a card maps
 };
 
 // "Fits on NVIDIA H200: 22.5 GiB of 139 GiB", or "Does not fit …"; where it fits, also what it takes of the host, and whether other programs

@@ -296,13 +296,13 @@ ModelMemoryRow row_of(const Case& c, const ModelMemory& s, const Room& room) {
                      .forward_peak_bytes = c.forward_peak,
                      .forward_backward_peak_bytes = c.backward_peak,
                      .train_peak_bytes = c.train_peak,
-                     .needed_bytes = room.needed_bytes(c.step.peak_bytes),
+                     .needed_bytes = room.needed_bytes(c.step.peak_bytes, c.step.host_bytes),
                      .standing_bytes = c.step.standing_bytes,
                      .flops = c.step.flops,
                      .ranks = s.ranks,
                      .link_bytes = c.step.link_bytes,
                      .host_bytes = c.step.host_bytes,
-                     .fits = room.holds(c.step.peak_bytes)};
+                     .fits = room.holds(c.step.peak_bytes, c.step.host_bytes)};
   row.levers.keep = c.recipe.kept_as();
   if (c.step.ms > 0) row.ms_at_least = c.step.ms;
   if (const auto& e = c.step.expected) row.ms = e->ms, row.ms_low = e->low_ms, row.ms_high = e->high_ms;
@@ -338,7 +338,9 @@ Table table_of_rows(const std::vector<ModelMemoryRow>& described, const std::vec
 
 void add_remarks(Record& r, const ModelMemory& s, const std::vector<Case>& cases, const std::vector<Recipe>& recipes, const Room& room) {
   if (std::any_of(cases.begin(), cases.end(), [](const Case& c) { return c.step.host_bytes > 0; }))
-    note(r, "host_bytes is pinned memory of the host, where blocks' kept tensors wait for backward; it is not in the peak.");
+    note(r,
+         "host_bytes is pinned memory of the host, where blocks' kept tensors wait for backward; it is not in the peak. A card maps it, "
+         "which takes a 512th of it there, for each rank of its host.");
   note(r, room.words);
   note(r, engine::in_words_of_fp8(recipes, s.device));
   if (s.ranks.count > 1)

@@ -171,11 +171,11 @@ PyTorchModelRow row_of(const ModelMemory& asked, const LanguageModel& m, const p
                       .params = a.params,
                       .before_backward_bytes = a.before_backward_bytes,
                       .forward_peak_bytes = a.forward_peak_bytes,
-                      .needed_bytes = room.needed_bytes(a.train_peak_bytes),
+                      .needed_bytes = room.needed_bytes(a.train_peak_bytes, a.pinned_bytes),
                       .held_bytes = a.held_bytes,
                       .reserved_bytes = reserved_bytes(a, room),
                       .host_bytes = a.host_bytes,
-                      .fits = room.holds(a.train_peak_bytes)};
+                      .fits = room.holds(a.train_peak_bytes, a.pinned_bytes)};
   if (asked.use != ModelUse::forward) row.forward_backward_peak_bytes = a.forward_backward_peak_bytes;
   if (asked.use == ModelUse::train) row.train_peak_bytes = a.train_peak_bytes;
   return row;

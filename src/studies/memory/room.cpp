@@ -13,6 +13,7 @@ Room room_of(const Device& d, std::optional<std::uint64_t> asked, int gpus, RunB
   r.memory_bytes = asked.value_or(d.memory_bytes), r.gpus = gpus;
   if (d.kind == DeviceKind::cpu) return r;
   const Overhead o = overhead_of(d, gpus, program);
+  r.pinning = program == RunBy::headroom ? mapping_ranks(gpus) : 1;
   const bool present = !d.bus.empty(), context_taken = present && !asked;
   if (!present && !asked) r.memory_bytes -= std::min(r.memory_bytes, o.beside.driver_keeps_bytes);
   const std::uint64_t lent = present ? d.total_bytes : d.memory_bytes - std::min(d.memory_bytes, o.beside.driver_keeps_bytes);

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "base/pinned_pages.h"
 #include "dist/group.h"
 #include "engine/forecast/keep_auto.h"
 #include "gpu/architecture.h"
@@ -16,9 +17,13 @@ struct Room {
   std::string words;                 // what the overhead consists of, and its source; empty if there is none
   std::string less_than_asked;       // why the limit is below --memory; empty where it is not
   int gpus = 1;                      // each of which has this limit
+  int pinning = 0;                   // processes whose pinned memory each of them maps
 
-  std::uint64_t needed_bytes(std::uint64_t peak) const { return peak + overhead_bytes; }
-  bool holds(std::uint64_t peak) const { return needed_bytes(peak) <= memory_bytes; }
+  // pinned: of the host's memory, by each process.
+  std::uint64_t needed_bytes(std::uint64_t peak, std::uint64_t pinned = 0) const {
+    return peak + overhead_bytes + bytes_of_pinned_pages(pinned, pinning);
+  }
+  bool holds(std::uint64_t peak, std::uint64_t pinned = 0) const { return needed_bytes(peak, pinned) <= memory_bytes; }
   std::uint64_t for_peak() const { return memory_bytes > overhead_bytes ? memory_bytes - overhead_bytes : 0; }
 };
 

@@ -97,9 +97,9 @@ Outcome plan_of_inference(const Plan& p) {
 }
 
 std::string misfit_in_words(const Setting& s, const Room& room, std::uint64_t host) {
-  if (room.holds(s.peak_bytes))
+  if (room.holds(s.peak_bytes, s.host_bytes))
     return fmt::format("{} of host memory, where {} may be taken", bytes_in_words(double(s.host_bytes)), bytes_in_words(double(host)));
-  const std::uint64_t needed = room.needed_bytes(s.peak_bytes);
+  const std::uint64_t needed = room.needed_bytes(s.peak_bytes, s.host_bytes);
   return fmt::format("{}, {} too many", bytes_in_words(double(needed)), bytes_in_words(double(needed - room.memory_bytes)));
 }
 
@@ -125,7 +125,7 @@ Forecasts forecasts_of(const Plan& p) {
   Forecasts f{settings_of(p), room_of(p.device, p.memory_bytes, p.gpus), host_memory_for(p.device, p.gpus), {}};
   check(!f.all().empty(), Code::interrupted, "{} before a setting was forecast; what fits is not known", stopped_by());
   for (const Setting& s : f.all())
-    if (f.room.holds(s.peak_bytes) && s.host_bytes <= f.host) f.fitting.push_back(&s);
+    if (f.room.holds(s.peak_bytes, s.host_bytes) && s.host_bytes <= f.host) f.fitting.push_back(&s);
   return f;
 }
 
@@ -145,10 +145,11 @@ std::string answer_of(const Plan& p, const Forecasts& f) {
   const Setting& s = f.fitting.empty() ? f.nearest() : named_of(f);
   if (f.fitting.empty() && !f.search.whole())
     return fmt::format("What fits is not known: stopped after {}, of which none fits on {}. The least needs {}, in {}.", f.search.how_far(),
-                       p.device.name, words(f.room.needed_bytes(s.peak_bytes)), in_words(s.recipe));
+                       p.device.name, words(f.room.needed_bytes(s.peak_bytes, s.host_bytes)), in_words(s.recipe));
   const std::string stopped = f.search.whole() ? "" : fmt::format(" Stopped after {}: a faster one may fit.", f.search.how_far());
   std::string answer =
-      fmt::format("{}, in {}", fits_in_words(f.room, p.device, s.peak_bytes, {.host_bytes = s.host_bytes}), in_words(s.recipe));
+      fmt::format("{}, in {}", fits_in_words(f.room, p.device, s.peak_bytes, {.host_bytes = s.host_bytes, .pinned_bytes = s.host_bytes}),
+                  in_words(s.recipe));
   if (!f.fitting.empty()) {
     const double tokens = 1e3 * double(p.batch) * double(p.len);
     if (const auto& e = s.expected)
@@ -191,7 +192,7 @@ Record head_of(const Plan& p, const Forecasts& f) {
   if (const std::string why = host_left_out(p); !why.empty()) note(fmt::format("{}; left out.", why));
   for (const Precision precision : p.levers.precision)
     if (f.search.whole()) note(left_out(p, precision, f.all()));
-  if (f.fitting.empty() && f.room.holds(f.nearest().peak_bytes))
+  if (f.fitting.empty() && f.room.holds(f.nearest().peak_bytes, f.nearest().host_bytes))
     note(fmt::format("Nothing fits. The nearest needs {}.", misfit_in_words(f.nearest(), f.room, f.host)));
   return r;
 }
@@ -204,7 +205,7 @@ PlanRow row_of(const Plan& p, const Forecasts& f, const Setting& s) {
               .micro_batches = recipe.micro_batches,
               .sharding = recipe.ranks.sharding,
               .split_tokens = recipe.ranks.split_tokens,
-              .needed_bytes = f.room.needed_bytes(s.peak_bytes),
+              .needed_bytes = f.room.needed_bytes(s.peak_bytes, s.host_bytes),
               .peak_bytes = s.peak_bytes,
               .saves_bytes = std::int64_t(f.fastest().peak_bytes) - std::int64_t(s.peak_bytes),
               .standing_bytes = s.standing_bytes,

@@ -149,7 +149,7 @@ std::optional<BestOfWay> best_of(const TrainingWay& way, const Plan& p, const La
           } catch (const Error&) { continue; }
           if (p.stop()) return {};
           BestOfWay tried{&way, m, account(m, workspace)};
-          tried.fits = room.holds(tried.account.train_peak_bytes);
+          tried.fits = room.holds(tried.account.train_peak_bytes, tried.account.pinned_bytes);
           if (tried.fits && !fitting) fitting = tried;
           if (!least || tried.account.train_peak_bytes < least->account.train_peak_bytes) least = std::move(tried);
         }
@@ -173,7 +173,7 @@ struct SearchOfPyTorch {
 
 PyTorchPlanRow row_of(const LanguageModel& m, const Room& room, std::uint64_t workspace) {
   const auto a = account(m, workspace);
-  return {.needed_bytes = room.needed_bytes(a.train_peak_bytes),
+  return {.needed_bytes = room.needed_bytes(a.train_peak_bytes, a.pinned_bytes),
           .keep = m.keep,
           .compile = m.compile,
           .precision = m.precision,
@@ -221,7 +221,8 @@ std::string answer_of(const Plan& p, const Room& room, const SearchOfPyTorch& se
   const auto fits = std::find_if(ways.begin(), ways.end(), [](const BestOfWay& w) { return w.fits; });
   if (fits != ways.end())
     return fmt::format("{}, with {} ({}){}.",
-                       fits_in_words(room, p.device, fits->account.train_peak_bytes, {fits->open.at_most, fits->account.host_bytes}),
+                       fits_in_words(room, p.device, fits->account.train_peak_bytes,
+                                     {fits->open.at_most, fits->account.host_bytes, fits->account.pinned_bytes}),
                        fits->way->name, levers_of(fits->step),
                        fits->time.ms ? fmt::format("; about {} tokens/s", pytorch::tokens_per_s_in_words(fits->step, fits->time)) : "") +
            (search.whole() ? "" : fmt::format(" Stopped after {}: a way that changes less may fit.", search.how_far()));
@@ -258,7 +259,7 @@ Table table_of_ways(const std::vector<BestOfWay>& ways, const Room& room, const 
   std::vector<PyTorchWayRow> rows;
   for (const BestOfWay& w : ways)
     rows.push_back({.way = w.way->name,
-                    .needed_bytes = room.needed_bytes(w.account.train_peak_bytes),
+                    .needed_bytes = room.needed_bytes(w.account.train_peak_bytes, w.account.pinned_bytes),
                     .smallest_bytes = room.needed_bytes(w.smallest_peak),
                     .fits = w.fits,
                     .ms = w.time.ms,

@@ -51,11 +51,11 @@ std::string levers_of(const Recipe& r) {
 }
 
 // The first that fits, as they are in order of time; else the one that needs least.
-template <class All, class Peak>
-const typename All::value_type* best_of(const All& all, const Room& room, const Peak& peak) {
+template <class All, class Peak, class Pinned>
+const typename All::value_type* best_of(const All& all, const Room& room, const Peak& peak, const Pinned& pinned) {
   const typename All::value_type* least = nullptr;
   for (const auto& one : all) {
-    if (room.holds(peak(one))) return &one;
+    if (room.holds(peak(one), pinned(one))) return &one;
     if (!least || peak(one) < peak(*least)) least = &one;
   }
   return least;
@@ -132,7 +132,11 @@ std::vector<Way> pipeline_ways(const Plan& p, const Recipe& like) {
 }
 
 WayRow row_of(const Plan& p, const Way& w, bool runs, const Room& room) {
-  WayRow row{.way = w.name, .with = levers_of(w.setting.recipe), .runs = runs, .fits = room.holds(w.peak), .peak_bytes = w.peak};
+  WayRow row{.way = w.name,
+             .with = levers_of(w.setting.recipe),
+             .runs = runs,
+             .fits = room.holds(w.peak, w.setting.host_bytes),
+             .peak_bytes = w.peak};
   row.link_bytes = w.setting.link_bytes;
   row.bytes_a_layer = w.setting.link_bytes / double(std::max<std::int64_t>(1, p.model.depth()));
   if (p.device.ceilings.link_bytes_per_s > 0) row.exposed_ms = w.exposed_ms;
@@ -150,7 +154,8 @@ std::vector<Part> ways_of(const Plan& p, const std::vector<Setting>& all, const 
   const auto add_settings = [&](const std::string& name, auto&& is) {
     std::vector<Setting> some;
     std::copy_if(all.begin(), all.end(), std::back_inserter(some), is);
-    const Setting* s = best_of(some, room, [](const Setting& one) { return one.peak_bytes; });
+    const Setting* s = best_of(
+        some, room, [](const Setting& one) { return one.peak_bytes; }, [](const Setting& one) { return one.host_bytes; });
     if (s) rows.push_back(row_of(p, {name, *s, s->exposed_ms, 0, s->ms_at_least, s->peak_bytes}, p.model.trained(), room));
     return s && s->recipe.holding.updating == engine::Updating::during ? s->peak_bytes : 0;  // where no gradient waits for the update
   };
@@ -179,7 +184,9 @@ std::vector<Part> ways_of(const Plan& p, const std::vector<Setting>& all, const 
       rows.push_back(std::move(row));
       return;
     }
-    if (const Way* w = best_of(some, room, [](const Way& one) { return one.peak; })) rows.push_back(row_of(p, *w, false, room));
+    if (const Way* w = best_of(
+            some, room, [](const Way& one) { return one.peak; }, [](const Way& one) { return one.setting.host_bytes; }))
+      rows.push_back(row_of(p, *w, false, room));
   };
   add_forecast("tensor parallel", tensor_why_not(p), tensor_ways);
   add_forecast("pipeline parallel", pipeline_why_not(p), pipeline_ways);
