@@ -35,7 +35,7 @@ class End(Observer):
         begin = """
             import os, sys, time
             from headroom_dry import rest, steps
-            rest.LEAST_S = rest.MOST_S = rest.GRACE_S = 0.2
+            rest.BUSY_S = rest.WAITING_S = rest.GRACE_S = 0.2
             sys.excepthook = lambda kind, *more: print("shown", kind.__name__, flush=True)
             rest.begin("enough", steps.end, alone=False)
             """
@@ -51,6 +51,28 @@ class End(Observer):
         self.assertEqual(said("raise RuntimeError('CUDA out of memory')"), [settled, "shown RuntimeError"])
         self.assertEqual(said("steps.end('train.py:3 waits', 1)"), [settled, "mark note|after its steps agreed, train.py:3 waits|0", ended])
         self.assertEqual(said("print([rest.is_long() for _ in range(10)].count(True))"), [settled, "1"])
+
+    def test_how_far_a_program_goes_on_follows_from_its_work_and_not_from_the_time(self):
+        begin = """
+            import time
+            from headroom_dry import library, rest, steps
+            given = 100000
+            library.work = lambda: given
+            rest.GRACE_S = 0.2
+            rest.begin("enough", steps.end, alone=False)
+
+            def step(more, seconds):
+                global given
+                given += more
+                time.sleep(seconds)
+                return rest.is_long()
+            """
+        settled, ended = "mark settled|enough|0", "mark end|enough|0"
+        for seconds in 0, 0.5:
+            steps = f"print([step(9000, {seconds}) for _ in range(4)])"
+            self.assertEqual(self.run_python(textwrap.dedent(begin) + steps), [settled, "[False, False, True, True]"], f"{seconds} s a step")
+        self.assertEqual(self.run_python(textwrap.dedent(begin) + "given += 49000\ntime.sleep(0.5)\nprint('evaluated')"), [settled, "evaluated"])
+        self.assertEqual(self.run_python(textwrap.dedent(begin) + "given += 50000\ntime.sleep(60)"), [settled, ended])
 
     def test_what_is_saved_after_enough_steps_is_written_nowhere(self):
         code = """

@@ -1,5 +1,6 @@
-"""What the program does once enough of its steps were seen: it goes on for a few steps or a short time, so that a last evaluation, or what comes after
-the last step, is seen where it comes soon. Nothing of it counts as time, and what it saves meanwhile is written nowhere: a forecast has no weights to keep."""
+"""What the program does once enough of its steps were seen: it goes on for a few steps, so that a last evaluation, or what comes after the last step, is
+seen where it comes soon. How far it goes follows from the work that it gives the card, not from the time that this takes: the answer is the same beside other
+programs. Nothing of it counts as time, and what it saves meanwhile is written nowhere: a forecast has no weights to keep."""
 import atexit
 import ctypes
 import functools
@@ -11,32 +12,49 @@ import time
 from . import library
 
 MOST_STEPS = 10
-SHARE, LEAST_S, MOST_S = 0.05, 0.25, 5  # share of the time that the program has taken so far
+SHARE, LEAST_WORK, MOST_WORK = 0.25, 3000, 30000  # share of the work that the card was given so far: the step that ends after as much more is the last one
+WITHOUT_A_STEP = 2  # so many times as much, where no step ends
+BUSY_S, WAITING_S = 5, 30  # of processor time, and of any: a program that gives the card nothing ends then
+LOOK_S = 0.1
 GRACE_S = 0.5  # for the main thread to end the program by itself
-BEGUN = time.monotonic()
 
 why = None  # enough was seen, and why; None: not yet
 _steps = 0
+_given, _more = 0, LEAST_WORK  # the work that the card was given by then, and how much more it may be given
 
 
 def begin(reason, end, alone):
     """`end(why, code, orderly)` ends the program on the thread that calls it. `alone`: it has no other ranks."""
-    global why
+    global why, _given, _more
     why = reason
+    _given = _work()
+    _more = min(MOST_WORK, max(LEAST_WORK, SHARE * _given))
     library.mark("settled", reason)
     _hear_of_failures(end, alone)
     _save_nothing()
-    ends_itself = _on_main_thread(lambda: end(reason, 0))
-    timer = threading.Timer(min(MOST_S, max(LEAST_S, SHARE * (time.monotonic() - BEGUN))), _over, (ends_itself, end))
-    timer.daemon = True
-    timer.start()
-    atexit.register(timer.cancel)
+    ends, ends_itself = threading.Event(), _on_main_thread(lambda: end(reason, 0))
+    threading.Thread(target=_wait, args=(ends, ends_itself, end), daemon=True).start()
+    atexit.register(ends.set)
 
 
 def is_long():
+    """A step ends: whether it is the last one."""
     global _steps
     _steps += 1
-    return _steps >= MOST_STEPS
+    return _steps >= MOST_STEPS or _work() - _given >= _more
+
+
+def _work():
+    return library.work() if library.work is not None else 0
+
+
+def _wait(ends, ends_itself, end):
+    """Until the program has gone on for long enough without a step that ends it."""
+    until, busy_until = time.monotonic() + WAITING_S, time.process_time() + BUSY_S
+    while not ends.wait(LOOK_S):
+        if time.monotonic() > until or time.process_time() > busy_until or _work() - _given >= WITHOUT_A_STEP * _more:
+            _over(ends_itself, end)
+            return
 
 
 def save(run):
