@@ -97,7 +97,7 @@ class Frames(Observer):
     def test_the_object_whose_method_a_frame_is_of_is_found(self):
         code = """
             import sys
-            from headroom_dry.rules import owner
+            from headroom_dry.variables import owner
             class Thing:
                 def plain(self): return owner(sys._getframe()) is self
                 def in_a_cell(self): return (lambda: self)() is owner(sys._getframe())

@@ -5,10 +5,10 @@ import sys
 import threading
 
 from . import branches, loops, routes
-from .frames import loop_frame, own_frame
+from .frames import by_source, loop_frame, own_frame
 from .operations import DRAWN, MOST, NUMBERS
-from .reads import by_source
-from .rules import EXPERTS_AT_MOST, MASKS, Rules, owner
+from .rules import EXPERTS_AT_MOST, MASKS, Rules
+from .variables import owner
 
 WORDS = 64  # as many guessed numbers at most may be those that a model proposes and another chooses
 COUNTING = "sum mean cumsum count_nonzero".split()

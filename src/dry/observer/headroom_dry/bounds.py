@@ -4,6 +4,7 @@ the middle of its bounds, and in the other runs at each end. Elsewhere it stays 
 import itertools
 
 from . import counts, library
+from .frames import by_source
 from .masks import FIRST, MANY
 from .operations import FEW, NUMBERS
 from .rules import BOUNDS
@@ -122,10 +123,8 @@ class Bounds:
 
     @staticmethod
     def is_bare():
-        from .reads import by_source
         return by_source(counts.is_bare, False)
 
     @staticmethod
     def is_size(is_whole):
-        from .reads import by_source
         return by_source(counts.is_size, True, counts.NUMBER, is_whole)

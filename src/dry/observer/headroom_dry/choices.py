@@ -3,8 +3,10 @@ is decides no size by itself. What follows from it may be any of them: the other
 in one run and empty in another."""
 import ast
 import functools
+import sys
 
-from . import library
+from . import library, told
+from .frames import by_source, own_frame
 from .loops import nodes_of
 
 GUESS, WORD, CHOICE = 2, 3, 4  # states of what is known
@@ -16,6 +18,7 @@ HEAVIER, MOST_CLASSES = 1.25, 3  # so many times as much is more; runs
 CHOOSING = "argmax argmin multinomial max min".split()
 ASKING = "eq ne lt le gt ge".split()
 PLACING = "argmax argmin".split()  # of ones and zeros: where a row has its first one
+LISTED = "argmax argmin max min topk sort".split()  # may choose items of a list
 ADDING = "sum mean count_nonzero cumsum".split()
 
 
@@ -32,7 +35,39 @@ class Choices:
         self.class_asked = None  # (class, how many chose it, bytes that were asked for until then): what comes after is done for this class
         self.for_class = {}  # by class: bytes that were asked for each that chose it
         self.first_asked, self.classes_among = None, 0
-        self.look_at_class = self.shell(self.look_at_class)
+        self.look_at_class, self.choose_items = self.shell(self.look_at_class), self.shell(self.choose_items)
+
+    def choose_items(self, bare, args, kwargs, results):
+        """Where one row of unknown numbers chooses items of a list beside it (items.py): which, in a run that orders them by their size. None: as ever."""
+        x, torch = args[0] if args else None, self.torch
+        if bare not in LISTED or not isinstance(x, torch.Tensor) or not x.dtype.is_floating_point or results[-1].dtype.is_floating_point:
+            return None
+        many, indices = x.numel(), results[-1]
+        if not (x.dim() == 1 or x.dim() == 2 and x.shape[0] == 1) or bare in ("max", "min") and indices.numel() != 1:
+            return None
+        places = self.orders.places(many, self.is_of_the_largest(bare, args, kwargs))
+        if places is None:
+            return None
+        self.orders.note_chosen(indices.data_ptr(), indices.numel() * indices.element_size())
+        if not self.orders.way:
+            return None
+        self.rules.last_state, self.rules.last_among = CHOICE, many
+        return [None] * (len(results) - 1) + [torch.tensor(places[:indices.numel()], device="cpu").reshape(indices.shape)]
+
+    @staticmethod
+    def is_of_the_largest(bare, args, kwargs):
+        if bare == "topk":
+            return bool(args[3] if len(args) > 3 else kwargs.get("largest", True))
+        if bare == "sort":
+            return bool(args[2] if len(args) > 2 else kwargs.get("descending", False))
+        return bare in ("argmax", "max")
+
+    def say_items(self, t):
+        """The program reads which items its numbers choose."""
+        orders = self.orders
+        if orders.chosen_at is None and not t.dtype.is_floating_point and orders.is_chosen(t.data_ptr()) and not by_source(told.is_only_told, False):
+            frame = own_frame(sys._getframe())
+            orders.have_items, orders.chosen_at = True, frame and f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
     def note_choices(self, t):
         if len(self.among) >= MANY:

@@ -120,7 +120,7 @@ class Computed:
 
     def made_by_rule(self, args, kwargs, results):
         values, bare = self.values, self.bare
-        made = values.ruled(bare, args, kwargs, [t.shape for t in results])
+        made = values.choose_items(bare, args, kwargs, results) or values.ruled(bare, args, kwargs, [t.shape for t in results])
         if bare in GROWING and not is_said(bare, args, kwargs):
             values.say_open(bare)
         if made is None and bare in COMPARISONS and results[0].numel() == 1:

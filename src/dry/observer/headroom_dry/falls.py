@@ -5,7 +5,8 @@ import sys
 
 from . import counts, improving, library, rest
 from .choices import CHOICE, GUESS
-from .frames import asking_frames, own_frame
+from .frames import asking_frames, by_source, own_frame
+from .items import MOST_ITEMS
 from .orders import LESS, MORE, Orders
 from .reads import PLAIN
 from .rules import FALLS, JUMPS, LEVELS, MASKS, ORDERS
@@ -60,8 +61,14 @@ class Falls:
         other = held * self.sequence.share(0.25)
         return other.clamp(min=1) if floats and self.sequence.way == "above" else other
 
+    def orders_by_items(self, t):
+        """Unknown numbers come to the host together: in some runs they are in the order of the items beside them."""
+        if t.numel() == max(t.shape) <= MOST_ITEMS and not self.twin(t)[1]:
+            shares = self.orders.shares(t.numel(), PLAIN)
+            if shares is not None:
+                self.keep(t, PLAIN * self.torch.tensor(shares, dtype=self.torch.float64, device="cpu").reshape(t.shape), GUESS)
+
     def is_asked_for_a_size(self):
-        from .reads import by_source
         return by_source(counts.is_size, True, counts.NUMBER, True)
 
     def compare_numbers(self, args, usual):
@@ -82,13 +89,15 @@ class Falls:
             return
         for number in self.classes_left() if MASKS in self.said_guesses else ():
             library.mark("run", f"worst+class:{number}|with class {number} for all that choose one")
-        if not self.measured:
+        if not self.measured and self.orders.chosen_at is None:
             return
         read = {(code.co_filename, line) for code, line in filter(None, self.measured)}
         found = improving.kept_by(self.program, not (rest.why or steps.is_ending()), self.readers, self.files, self.compared_at, read)
         if self.levels_at is not None:
             found.lines.setdefault(improving.LEVEL, self.levels_at)
             found.levels.update(*counts.held_against.values())
+        if self.orders.chosen_at is not None:
+            found.lines.setdefault(improving.ORDER, self.orders.chosen_at)
         kinds = {improving.EARLIER: FALLS, improving.LEVEL: LEVELS, improving.JUMP: JUMPS}
         if self.orders.differ():
             kinds[improving.ORDER] = ORDERS

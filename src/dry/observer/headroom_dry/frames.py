@@ -33,6 +33,14 @@ def asking_frames(frame):
         frame = frame.f_back
 
 
+def by_source(judge, in_doubt, *more):
+    """What the program's source says of a read; where that cannot be followed, what is the case in doubt. No error of that is the program's."""
+    try:
+        return judge(asking_frames(sys._getframe()), *more)
+    except Exception:
+        return in_doubt
+
+
 def own_frame(frame, anywhere=False):
     """The innermost frame that is the program's own, not of an installed package; else, or `anywhere`, the innermost outside PyTorch."""
     outside = None

@@ -7,7 +7,7 @@ import time
 
 from . import counts, library, loops, told
 from .choices import CHOICE, GUESS, WORD, WORDS
-from .frames import asking_frames, is_shown, loop_frame, own_frame
+from .frames import by_source, is_shown, loop_frame, own_frame
 from .operations import FEW, KNOWN, MOST
 from .rules import DRAWS, EXPERTS, MASKS
 
@@ -37,6 +37,7 @@ class Reads:
         self.within_bounds = self.shell(self.keep_within_bounds)
         self.mask_on_host = self.shell(self.choose_on_host)
         self.vary_guess = self.shell(self.vary)
+        self.order_items = self.shell(self.orders_by_items)
 
     def read(self, t):
         """The bytes of the number that stands for what is unknown of `t`; none: zeros."""
@@ -55,6 +56,7 @@ class Reads:
                 if t.dtype.is_floating_point and by_source(counts.is_size, False):
                     number = max(number, LEAST_SIZE)
             if state >= GUESS:
+                self.say_items(t)
                 self.say_guessed(t, state)
             elif not state and t.dtype is self.torch.bool:
                 if t.numel() > 1 and by_source(counts.is_size, True, counts.MASK):
@@ -68,6 +70,7 @@ class Reads:
                     number = LEAST_SIZE
         elif self.on_card(t) and t.dtype.is_floating_point:
             self.measure()
+            self.order_items(t)
             if not self.said_size:
                 self.say_size_of_numbers(t)
         if not t.dtype.is_floating_point and not t.dtype.is_complex:
@@ -212,14 +215,6 @@ class Reads:
             for counts in lines.values():
                 counts[2] = 0
         self.orders.new_step()
-
-
-def by_source(judge, in_doubt, *more):
-    """What the program's source says of a read; where that cannot be followed, what is the case in doubt. No error of that is the program's."""
-    try:
-        return judge(asking_frames(sys._getframe()), *more)
-    except Exception:
-        return in_doubt
 
 
 def bytes_of(number, dtype):

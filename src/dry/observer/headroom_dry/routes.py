@@ -5,7 +5,7 @@ import functools
 
 from .branches import name_of
 from .loops import nodes_of
-from .rules import owner
+from .variables import owner
 
 VALUES = "values"
 

@@ -1,13 +1,11 @@
 """What is taken for values that a program could not go on without: which experts tokens go to, which word comes next, what a mask hides."""
-import ctypes
 import os
 import sys
-import types
 
-from . import layout
 from .choices import ALL_WORDS, CHOICE, FEW_ROWS, GUESS, WORD, WORDS, classes_asked
 from .frames import own_frame
 from .operations import MOST
+from .variables import owner
 
 # What is guessed where sizes follow from it, as the reader of the record numbers it (account.h): which experts tokens go to, which elements of a mask are
 # true, what the card draws at random, which products torch.compile pads, how many values differ, whether numbers that are compared fall or
@@ -16,42 +14,6 @@ from .operations import MOST
 EXPERTS, MASKS, DRAWS, PADDINGS, DIFFERENCES, FALLS, BOUNDS, SEARCHES, LEVELS, JUMPS, ORDERS = range(11)
 EXPERTS_AT_MOST, CHOSEN_AT_MOST = 1024, 64  # a choice of more, or among more, is none of experts
 MOST_DRAWN = 1 << 26  # numbers of which checkpointing may ask again
-
-# From 3.12 on: a variable of a frame. Its f_locals would keep all of the frame's variables, tensors too, for as long as it runs.
-_variable = getattr(ctypes.pythonapi, "PyFrame_GetVarString", None)
-if _variable is not None:
-    _variable.argtypes, _variable.restype = (ctypes.py_object, ctypes.c_char_p), ctypes.py_object
-
-
-class _First:
-    """The first variable of a frame, where versions before 3.12 keep it."""
-
-    def __init__(self):
-        try:
-            self.offset = layout.learn().frame_first
-        except (StopIteration, ValueError, OSError, AttributeError, TypeError):
-            self.offset = None
-
-    def __call__(self, frame):
-        if self.offset is None or (sys.version_info < (3, 11) and "self" in frame.f_code.co_cellvars):  # a cell is elsewhere
-            return frame.f_locals.get("self")
-        within = ctypes.c_void_p.from_address(id(frame) + 24).value if sys.version_info >= (3, 11) else id(frame)
-        address = ctypes.c_void_p.from_address(within + self.offset).value
-        found = ctypes.cast(address, ctypes.py_object).value if address else None
-        return found.cell_contents if type(found) is types.CellType else found
-
-
-_first = _First() if _variable is None else None
-
-
-def owner(frame):
-    """The object whose method it is; None: it is no method."""
-    if "self" not in frame.f_code.co_varnames[:1]:
-        return None
-    try:
-        return _first(frame) if _variable is None else _variable(frame, b"self")
-    except (NameError, ValueError):  # deleted
-        return None
 
 
 class Rules:
