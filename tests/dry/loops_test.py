@@ -102,6 +102,21 @@ class Loops(Dry):
                                     HEADROOM_DRY_LOOP="10000", HEADROOM_DRY_LOOP_S="1000")
             self.assertEqual((lines, [m for m in marks if m[0] == "end"]), (["3000"], []), loop)
 
+    def test_a_for_that_a_number_may_leave_has_all_its_turns_where_numbers_fall_or_rise(self):
+        program = """
+            import torch
+            x, kept = torch.randn(9, device="cuda"), []
+            for _ in range(2500):
+                kept.append(x + 1)
+                if x.norm().item() < 1e-6 * x.mean().item():
+                    break
+            print(len(kept))
+        """
+        lines, marks = self.dry(program)
+        self.assertEqual((lines, [m[1].rsplit(":", 1)[1] for m in marks if m[0] == "routed"]), (["550"], ["6"]))
+        for way in "falls", "rises":
+            self.assertEqual(self.dry(program, HEADROOM_DRY_ROUTING=f"random+{way}")[0], ["2500"], way)
+
 
 if __name__ == "__main__":
     unittest.main()

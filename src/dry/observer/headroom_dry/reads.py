@@ -130,8 +130,7 @@ class Reads:
         self.compares += 1
         return self.seen(own_frame(frame), lines)[0]
 
-    @staticmethod
-    def seen(frame, lines):
+    def seen(self, frame, lines):
         """A use of an unknown value in this frame: the number that stands for a float, the line, and its counts in `lines`."""
         if frame is None:
             return PLAIN, None, None
@@ -145,7 +144,15 @@ class Reads:
             counts[1:] = call, 0
         counts[2] += 1
         late = counts[2] % (PATIENCE + 200) - PATIENCE
-        return PLAIN if late < 0 else FALLEN if late < 100 else RISEN, key, counts
+        if late < 0 or self.rules.way and self.ends_by_itself(frame):
+            return PLAIN, key, counts
+        return FALLEN if late < 100 else RISEN, key, counts
+
+    @staticmethod
+    def ends_by_itself(frame):
+        """Whether the loop is a `for`: runs in which numbers fall, or rise, show all of its turns."""
+        where = loop_frame(frame)
+        return where is not None and loops.kind_of(where.f_code.co_filename, where.f_lineno) == loops.FOR
 
     def say_guessed(self, t, state):
         """The program reads whole numbers, or an answer, that follow from guesses: which of them they follow from is not kept, so it may be each."""

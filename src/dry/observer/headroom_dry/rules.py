@@ -131,11 +131,13 @@ class Rules:
         return [c for c in classes_asked(frame.f_code.co_filename) if 0 <= c < among] if frame is not None else []
 
     def one_class(self, n, among):
-        """All rows choose the class that the program asks for, if it asks for one. In the run with nearly full masks nearly all choose another."""
+        """All rows choose the class that the program asks for, if it asks for one. In the run with nearly full masks most choose another, and a few each other one."""
         asked = self.favoured if self.favoured is not None and self.favoured < among else (self.asked(among) or [0])[0]
         if not self.nearly:
             return self.torch.full((n,), asked, dtype=self.torch.int64, device="cpu")
         made = self.torch.full((n,), 0 if asked else among - 1, dtype=self.torch.int64, device="cpu")
+        each = min(among, n // 4)  # each class has a row: what is made of how many there are is as large as it may be beside the largest class
+        made[1:1 + each] = self.torch.arange(each, device="cpu")
         made[::64] = asked
         return made
 
