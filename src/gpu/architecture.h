@@ -23,7 +23,7 @@ constexpr Beside beside_reserve{.driver_keeps_bytes = 1280u << 20, .context_byte
 
 // A training step of PyTorch has as much beside the context in kernels' code and handles of libraries; and its streams take as much, which it makes
 // all at once where a program asks for one. An H200's, with torch 2.11 (bench/results/h200_pytorch_beside_2026-11-30.txt).
-constexpr std::uint64_t pytorch_libraries_bytes = 244u << 20, pytorch_streams_bytes = 70u << 20;
+constexpr std::uint64_t pytorch_libraries_bytes = 252u << 20, pytorch_streams_bytes = 70u << 20;
 
 struct Architecture {
   int sm = 0;  // the compute capability that it begins with, 90 for 9.0
