@@ -238,11 +238,50 @@ class Computed:
             self.values.keep(t, self.values.torch.zeros(t.shape, dtype=t.dtype, device="cpu").masked_fill_(held, number), 2)
 
 
+def write_of(o, values, base, bare):
+    """What is called in place of an operation that writes a tensor it is given."""
+    def write(call, keyset, args, kwargs):
+        name = o.names[0]
+        first = kwargs[name] if name in kwargs else args[o.writes[0]]
+        if values.of_masks and first.is_cuda:
+            values.mask_is_written(first)
+        if values.undrawn and not getattr(inside, "now", False):
+            if values.change_later(o.op, bare, first, args[1:], kwargs):
+                return first
+            values.fulfil((*args, *kwargs.values()))
+        out_of_sight = values.is_out_of_sight(first) and not (bare == "zero" and first.numel() <= FLOATS_LATER)
+        if not first.is_cuda or out_of_sight or getattr(inside, "now", False):
+            out = call(keyset, *args, **kwargs)
+            if o.is_coin and first.is_cuda:
+                o.keep_two_values(base, args, kwargs, first)
+            return out
+        filled = o.number_filled(first, args, kwargs)
+        if filled:
+            out = call(keyset, *args, **kwargs)
+            o.keep_fill(base, first, *filled)
+            return out
+        expected = o.expected(base, args, kwargs) if o.may_be_known(first, args) else None
+        many_floats = FLOATS < first.numel() <= FLOATS_LATER and first.dtype.is_floating_point
+        later = o.expected_later(base, first, args, kwargs) if many_floats and not expected else None
+        out = call(keyset, *args, **kwargs)
+        if later:
+            values.add_later(later, first)
+        else:
+            o.keep_written(base, o.targets(args, kwargs), expected)
+            o.look_for_padding(first, args)
+            if o.is_coin:
+                o.keep_two_values(base, args, kwargs, first)
+        return out
+
+    return write
+
+
 def kernel_of(values, base, overload, bare):
     """What is called in place of the operation."""
     o, after, tensor = Computed(values, base, overload, bare), values.after, values.torch.Tensor
     counts_kinds = bare == "bincount"
     is_door = base == "add" and overload == "Tensor"  # by which a number comes in for a tensor (Again.with_number)
+    write = write_of(o, values, base, bare)
 
     def kernel(keyset, *args, **kwargs):
         if o.op is None:
@@ -277,39 +316,6 @@ def kernel_of(values, base, overload, bare):
             o.keep_two_values(base, args, kwargs, out)
         if bounded:
             o.keep_bounds(base, args, kwargs, out)
-        return out
-
-    def write(call, keyset, args, kwargs):
-        name = o.names[0]
-        first = kwargs[name] if name in kwargs else args[o.writes[0]]
-        if values.of_masks and first.is_cuda:
-            values.mask_is_written(first)
-        if values.undrawn and not getattr(inside, "now", False):
-            if values.change_later(o.op, bare, first, args[1:], kwargs):
-                return first
-            values.fulfil((*args, *kwargs.values()))
-        out_of_sight = values.is_out_of_sight(first) and not (bare == "zero" and first.numel() <= FLOATS_LATER)
-        if not first.is_cuda or out_of_sight or getattr(inside, "now", False):
-            out = call(keyset, *args, **kwargs)
-            if o.is_coin and first.is_cuda:
-                o.keep_two_values(base, args, kwargs, first)
-            return out
-        filled = o.number_filled(first, args, kwargs)
-        if filled:
-            out = call(keyset, *args, **kwargs)
-            o.keep_fill(base, first, *filled)
-            return out
-        expected = o.expected(base, args, kwargs) if o.may_be_known(first, args) else None
-        many_floats = FLOATS < first.numel() <= FLOATS_LATER and first.dtype.is_floating_point
-        later = o.expected_later(base, first, args, kwargs) if many_floats and not expected else None
-        out = call(keyset, *args, **kwargs)
-        if later:
-            values.add_later(later, first)
-        else:
-            o.keep_written(base, o.targets(args, kwargs), expected)
-            o.look_for_padding(first, args)
-            if o.is_coin:
-                o.keep_two_values(base, args, kwargs, first)
         return out
 
     return kernel

@@ -75,23 +75,36 @@ def learn_from(memory, torch):
         raise ValueError("no frame in the thread's state")
 
     caller(object())
+    learn_code(out, memory)
+    learn_texts(out, memory)
+    if torch is not None:
+        name_module_calls(out, torch.nn.Module)
+    return out
+
+
+def learn_code(out, memory):
     code = learn.__code__
-    fields = numbers(read(memory, 400, id(code)))
+    fields = numbers(os.pread(memory, 400, id(code)))
     out.code_file, out.code_function, out.code_type = place(fields, id(code.co_filename)), place(fields, id(code.co_name)), id(type(code))
+
+
+def learn_texts(out, memory):
+    """Where a text's characters begin, and the bit that says that it is plain ASCII; other bits are not always cleared."""
     states = []
-    for end in "d", "\xe9":  # one bit says that a text is plain ASCII; others are not always cleared
+    for end in "d", "\xe9":
         texts = ["".join(["a quiet wor", end, str(i)]) for i in range(16)]
-        states.append([struct.unpack("I", read(memory, 4, id(t) + 32))[0] for t in texts])
+        states.append([struct.unpack("I", os.pread(memory, 4, id(t) + 32))[0] for t in texts])
     plain = texts[0][:7] + str(len(texts))
-    out.text_begin, out.text_state = read(memory, 80, id(plain)).index(plain.encode()), 32
+    out.text_begin, out.text_state = os.pread(memory, 80, id(plain)).index(plain.encode()), 32
     bits = [b for b in range(32) if all(s >> b & 1 for s in states[0]) and not any(s >> b & 1 for s in states[1])]
-    if not bits or bits[0] == 31 or numbers(read(memory, 24, id(plain)))[2] != len(plain):
+    if not bits or bits[0] == 31 or numbers(os.pread(memory, 24, id(plain)))[2] != len(plain):
         raise ValueError("no layout of texts")
     out.text_ascii_mask = 1 << bits[0]
-    if torch is not None:
-        module = torch.nn.Module
-        calls = {getattr(getattr(module, name, None), "__code__", None) for name in ("_call_impl", "_wrapped_call_impl", "__call__")} - {None}
-        calls = {code for code in calls if "self" not in code.co_cellvars}  # a cell is in its place
-        for i, code in enumerate(sorted(calls, key=id)[:4]):
-            out.module_codes[i] = id(code)
-    return out
+
+
+def name_module_calls(out, module):
+    """The codes by which PyTorch calls a module; not those whose `self` is a cell, which is in its place."""
+    calls = {getattr(getattr(module, name, None), "__code__", None) for name in ("_call_impl", "_wrapped_call_impl", "__call__")} - {None}
+    calls = {code for code in calls if "self" not in code.co_cellvars}
+    for i, code in enumerate(sorted(calls, key=id)[:4]):
+        out.module_codes[i] = id(code)

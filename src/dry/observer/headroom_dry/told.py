@@ -123,79 +123,128 @@ def _judge(starts, nodes, parents):
     return given
 
 
+ON = object()  # nothing has taken the value over yet
+
+
 def _ends(node, state, parents):
     """What takes over the value of an expression: variables, or a `return`; none: it is only shown. None: it may be a size, or decide something."""
-    whole = packed = decides = False
-    key = None  # of the dictionary in which it is
-    child, parent = node, parents.get(id(node))
     if isinstance(node, (ast.FormattedValue, ast.JoinedStr)) or isinstance(node, ast.Call) and _shows(node):
         return []
-    while not isinstance(parent, (ast.stmt, type(None))):
+    way = _Way(node, state, parents)
+    while not isinstance(way.parent, (ast.stmt, type(None))):
+        end = way.through()
+        if end is not ON:
+            return end
+        way.child, way.parent = way.parent, parents.get(id(way.parent))
+    return way.taken_over()
+
+
+class _Way:
+    """The way of a value, from its expression through those around it to the statement."""
+
+    def __init__(self, node, state, parents):
+        self.child, self.parent, self.parents = node, parents.get(id(node)), parents
+        self.state = state
+        self.whole = False  # it became a whole number
+        self.packed = False  # it is in a tuple, a list or a dictionary
+        self.decides = False  # it is compared
+        self.key = None  # of the dictionary in which it is
+
+    def through(self):
+        """Past one expression. What _ends answers, or ON."""
+        child, parent = self.child, self.parent
         if isinstance(parent, (ast.FormattedValue, ast.JoinedStr)):
             return []
         if isinstance(parent, ast.BinOp):
-            other = parent.left if child is parent.right else parent.right
-            is_text = isinstance(other, ast.JoinedStr) or isinstance(other, ast.Constant) and isinstance(other.value, str)
-            if isinstance(parent.op, ast.Mod) and is_text and other is parent.left:
-                return []
-            if packed or decides or not isinstance(parent.op, (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod)) \
-                    or isinstance(parent.op, ast.Mult) and (is_text or isinstance(other, (ast.List, ast.Tuple, ast.ListComp))):
-                return None
-            state = SHARE if isinstance(parent.op, ast.Div) else state
-            whole = whole or isinstance(parent.op, (ast.FloorDiv, ast.Mod))
-        elif isinstance(parent, ast.Compare) or isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.Not):
-            decides = True
-        elif isinstance(parent, ast.Dict) and not packed and child in parent.values and isinstance(parent.keys[parent.values.index(child)], ast.Constant) \
-                and isinstance(parents.get(id(parent)), ast.Assign):
-            key = parent.keys[parent.values.index(child)]
-        elif isinstance(parent, (ast.Tuple, ast.List)) or isinstance(parent, ast.Dict) and child not in parent.keys \
+            return self.through_arithmetic()
+        if isinstance(parent, ast.Compare) or isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.Not):
+            self.decides = True
+            return ON
+        if self.is_named_in_a_dictionary():
+            self.key = parent.keys[parent.values.index(child)]
+            return ON
+        if isinstance(parent, (ast.Tuple, ast.List)) or isinstance(parent, ast.Dict) and child not in parent.keys \
                 or isinstance(parent, (ast.GeneratorExp, ast.ListComp)) and child is parent.elt:
-            packed = True
-        elif isinstance(parent, ast.Call) or isinstance(parent, ast.Attribute):
-            call = parents.get(id(parent)) if isinstance(parent, ast.Attribute) else parent
-            if not isinstance(call, ast.Call) or isinstance(parent, ast.Attribute) and call.func is not parent or child is call.func:
-                return None
-            name = name_of(call)
-            if call is parent and (_shows(call) or name == "len") or call is not parent and name == "backward":
-                return []
-            if call is not parent and name == "append":
-                return []  # to the list in which it is
-            if name == "append" and isinstance(call.func, ast.Attribute) and not (whole or decides):
-                return [(call.func.value, state)]
-            if name not in PASSING or decides:
-                return None
-            whole = whole or name in WHOLE and state == SHARE and not (name == "round" and len(call.args) == 2)
-            packed, parent = packed and name in ("sorted", "float", "str", "repr"), call
-        elif isinstance(parent, ast.Subscript) and child is parent.slice and not decides:  # what lies at that place takes over
-            if not isinstance(parent.ctx, ast.Load):
-                return []
-            state, whole, packed = NUMBER, False, False
-        elif isinstance(parent, ast.Subscript) and child is parent.value:
-            if not isinstance(parent.ctx, ast.Load):
-                return []  # another is put there
-            packed = False
-        elif not (isinstance(parent, ast.keyword) or isinstance(parent, ast.UnaryOp) and not isinstance(parent.op, ast.Invert)
-                  or isinstance(parent, ast.BoolOp) and decides or isinstance(parent, ast.IfExp) and child is not parent.test):
+            self.packed = True
+            return ON
+        if isinstance(parent, (ast.Call, ast.Attribute)):
+            return self.through_call()
+        if isinstance(parent, ast.Subscript) and (child is parent.value or not self.decides):
+            return self.through_place()
+        passes = isinstance(parent, ast.keyword) or isinstance(parent, ast.UnaryOp) and not isinstance(parent.op, ast.Invert) \
+            or isinstance(parent, ast.BoolOp) and self.decides or isinstance(parent, ast.IfExp) and child is not parent.test
+        return ON if passes else None
+
+    def through_arithmetic(self):
+        child, parent = self.child, self.parent
+        other = parent.left if child is parent.right else parent.right
+        is_text = isinstance(other, ast.JoinedStr) or isinstance(other, ast.Constant) and isinstance(other.value, str)
+        if isinstance(parent.op, ast.Mod) and is_text and other is parent.left:
+            return []
+        if self.packed or self.decides or not isinstance(parent.op, (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod)) \
+                or isinstance(parent.op, ast.Mult) and (is_text or isinstance(other, (ast.List, ast.Tuple, ast.ListComp))):
             return None
-        child, parent = parent, parents.get(id(parent))
-    if isinstance(parent, ast.If):
-        return [] if decides and state == SHARE and not whole and child is parent.test and _only_keeps(parent) else None
-    if whole or decides or packed and not isinstance(parent, ast.Return):
+        self.state = SHARE if isinstance(parent.op, ast.Div) else self.state
+        self.whole = self.whole or isinstance(parent.op, (ast.FloorDiv, ast.Mod))
+        return ON
+
+    def is_named_in_a_dictionary(self):
+        """Whether it is the value of a name, in a dictionary that a variable takes over."""
+        d = self.parent
+        return isinstance(d, ast.Dict) and not self.packed and self.child in d.values and isinstance(d.keys[d.values.index(self.child)], ast.Constant) \
+            and isinstance(self.parents.get(id(d)), ast.Assign)
+
+    def through_call(self):
+        """It is an argument, or the method of it is called."""
+        child, parent = self.child, self.parent
+        call = self.parents.get(id(parent)) if isinstance(parent, ast.Attribute) else parent
+        if not isinstance(call, ast.Call) or isinstance(parent, ast.Attribute) and call.func is not parent or child is call.func:
+            return None
+        name = name_of(call)
+        if call is parent and (_shows(call) or name == "len") or call is not parent and name == "backward":
+            return []
+        if call is not parent and name == "append":
+            return []  # to the list in which it is
+        if name == "append" and isinstance(call.func, ast.Attribute) and not (self.whole or self.decides):
+            return [(call.func.value, self.state)]
+        if name not in PASSING or self.decides:
+            return None
+        self.whole = self.whole or name in WHOLE and self.state == SHARE and not (name == "round" and len(call.args) == 2)
+        self.packed = self.packed and name in ("sorted", "float", "str", "repr")
+        self.parent = call
+        return ON
+
+    def through_place(self):
+        """It is a place in a list, where what is there takes over, or it is taken out of one."""
+        if not isinstance(self.parent.ctx, ast.Load):
+            return []  # another is put there
+        self.packed = False
+        if self.child is self.parent.slice:
+            self.state, self.whole = NUMBER, False
+        return ON
+
+    def taken_over(self):
+        """By the statement at the end of the way."""
+        child, parent, state = self.child, self.parent, self.state
+        if isinstance(parent, ast.If):
+            keeps = self.decides and state == SHARE and not self.whole and child is parent.test and _only_keeps(parent)
+            return [] if keeps else None
+        if self.whole or self.decides or self.packed and not isinstance(parent, ast.Return):
+            return None
+        if isinstance(parent, ast.Expr):
+            return []
+        if isinstance(parent, ast.Return):
+            return [(parent, state)]
+        if isinstance(child, ast.Subscript) and child in (getattr(parent, "target", None), *getattr(parent, "targets", ())):
+            return []  # another is put there
+        if isinstance(parent, ast.AugAssign) and child is parent.value and isinstance(parent.op, (ast.Add, ast.Sub, ast.Mult)):
+            return [(parent.target, state)]
+        if isinstance(parent, (ast.Assign, ast.AnnAssign)) and child is parent.value:
+            targets = parent.targets if isinstance(parent, ast.Assign) else [parent.target]
+            if self.key is not None:
+                targets = [ast.Subscript(t, self.key, ast.Load()) if isinstance(t, ast.Name) else t for t in targets]
+            return [(t, state) for target in targets for t in (target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target])]
         return None
-    if isinstance(parent, ast.Expr):
-        return []
-    if isinstance(parent, ast.Return):
-        return [(parent, state)]
-    if isinstance(child, ast.Subscript) and child in (getattr(parent, "target", None), *getattr(parent, "targets", ())):
-        return []  # another is put there
-    if isinstance(parent, ast.AugAssign) and child is parent.value and isinstance(parent.op, (ast.Add, ast.Sub, ast.Mult)):
-        return [(parent.target, state)]
-    if isinstance(parent, (ast.Assign, ast.AnnAssign)) and child is parent.value:
-        targets = parent.targets if isinstance(parent, ast.Assign) else [parent.target]
-        if key is not None:
-            targets = [ast.Subscript(t, key, ast.Load()) if isinstance(t, ast.Name) else t for t in targets]
-        return [(t, state) for target in targets for t in (target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target])]
-    return None
 
 
 def _only_keeps(branch):
