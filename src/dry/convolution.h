@@ -17,11 +17,11 @@ enum class ConvolutionPass : std::uint8_t { forward, data, weight };
 
 struct ConvolutionShape {
   ConvolutionPass pass = ConvolutionPass::forward;
-  Sizes filter, input, output;
+  Sizes filter{}, input{}, output{};
   std::uint64_t element_bytes = 4;
   bool channels_innermost = false;  // a place's channels lie side by side
   bool dilated = false;
-  Sizes strides, padding;  // by dimension of places; empty: not told
+  Sizes strides{}, padding{};  // by dimension of places; empty: not told
 
   constexpr bool single() const { return element_bytes == 4; }
   constexpr bool told() const { return filter.size() > first_place && input.size() == filter.size() && output.size() == filter.size(); }

@@ -21,10 +21,10 @@ using Numbers = std::vector<std::int64_t>;
 
 struct TriedPass {
   ConvolutionPass pass = ConvolutionPass::forward;
-  Numbers filter, input, output, strides, padding;
+  Numbers filter{}, input{}, output{}, strides{}, padding{};
   std::uint64_t element_bytes = 4;
   bool channels_innermost = false, dilated = false;
-  std::string text, fourier, winograd;
+  std::string text{}, fourier{}, winograd{};
   std::uint64_t card = 0;
 
   ConvolutionShape shape() const { return {pass, filter, input, output, element_bytes, channels_innermost, dilated, strides, padding}; }
@@ -131,7 +131,7 @@ TEST(DryFourier, WinogradsTransformsAreListedForEveryFilterThatTheyFit) {
   for (const TriedPass& r : tried_passes()) {
     const ConvolutionShape s = r.shape();
     if (s.grouped()) continue;
-    if (s.single()) EXPECT_EQ(winograd_listed(s), !r.winograd.empty()) << r.text;
+    if (s.single()) { EXPECT_EQ(winograd_listed(s), !r.winograd.empty()) << r.text; }
     if (r.winograd.empty()) continue;
     ++listed;
     EXPECT_EQ(winograd_workspace(s), std::stoull(r.winograd)) << r.text;

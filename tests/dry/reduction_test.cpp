@@ -15,7 +15,7 @@ struct Sum {
   std::string text;
   double us = 0;
   Launch launch{};
-  std::string name;
+  std::string name{};
 };
 
 std::vector<Sum> sums() {

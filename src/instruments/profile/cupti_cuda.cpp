@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 
 #include "instruments/profile/activity.h"
@@ -89,102 +90,108 @@ void give_buffer(std::uint8_t** buffer, std::size_t* size, std::size_t* most_rec
   *most_records = 0;
 }
 
-void tell(const CUpti_Activity* record) {
+// What a record says, in our words; nothing where it is of no use. A card's work has a beginning and an end on the card.
+template <class Record>
+Activity on_card(Activity::Kind kind, const Record& r, const char* name) {
+  return {.kind = kind,
+          .start_ns = std::int64_t(r.start),
+          .end_ns = std::int64_t(r.end),
+          .device = r.deviceId,
+          .stream = r.streamId,
+          .correlation = r.correlationId,
+          .id = r.graphNodeId,
+          .name = name};
+}
+
+template <class Record>
+Activity moves_bytes(Activity::Kind kind, const Record& r, const char* name) {
+  Activity a = on_card(kind, r, name);
+  a.bytes = r.bytes;
+  return a;
+}
+
+const char* direction_of(const CUpti_ActivityMemcpy6& r) {
+  switch (r.copyKind) {
+    case CUPTI_ACTIVITY_MEMCPY_KIND_HTOD: return "copy to device";
+    case CUPTI_ACTIVITY_MEMCPY_KIND_DTOH: return "copy to host";
+    default: return "copy on device";
+  }
+}
+
+std::optional<Activity> allocation(const CUpti_ActivityMemory4& r) {
+  if (r.memoryKind != CUPTI_ACTIVITY_MEMORY_KIND_DEVICE && r.memoryKind != CUPTI_ACTIVITY_MEMORY_KIND_MANAGED) return std::nullopt;
+  const bool takes = r.memoryOperationType == CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_ALLOCATION;
+  return Activity{.kind = takes ? Activity::Kind::take : Activity::Kind::give,
+                  .start_ns = std::int64_t(r.timestamp),
+                  .end_ns = std::int64_t(r.timestamp),
+                  .device = r.deviceId,
+                  .stream = r.streamId,
+                  .correlation = r.correlationId,
+                  .id = r.address,
+                  .bytes = r.bytes,
+                  .name = r.isAsync ? "cudaMallocAsync" : "cudaMalloc"};
+}
+
+std::optional<Activity> end_of_range(const CUpti_ActivityMarker2& r) {
+  const bool begin = r.flags & CUPTI_ACTIVITY_FLAG_MARKER_START, end = r.flags & CUPTI_ACTIVITY_FLAG_MARKER_END;
+  if (!begin && !end) return std::nullopt;  // a point in time
+  return Activity{.kind = begin ? Activity::Kind::range_begin : Activity::Kind::range_end,
+                  .start_ns = std::int64_t(r.timestamp),
+                  .end_ns = std::int64_t(r.timestamp),
+                  .thread = r.objectId.pt.threadId,
+                  .id = r.id,
+                  .name = r.name};
+}
+
+Activity host_call(const CUpti_ActivityAPI& r) {
+  return {.kind = Activity::Kind::launch,
+          .start_ns = std::int64_t(r.start),
+          .end_ns = std::int64_t(r.end),
+          .correlation = r.correlationId,
+          .thread = r.threadId};
+}
+
+std::optional<Activity> link(const CUpti_ActivityExternalCorrelation& r) {
+  if (r.externalKind != CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0) return std::nullopt;
+  return Activity{.kind = Activity::Kind::link, .correlation = r.correlationId, .id = r.externalId};
+}
+
+Activity overhead(const CUpti_ActivityOverhead3& r) {
+  return {.kind = Activity::Kind::overhead, .start_ns = std::int64_t(r.start), .end_ns = std::int64_t(r.end)};
+}
+
+template <class Record>
+const Record& as(const CUpti_Activity* record) {
+  return *reinterpret_cast<const Record*>(record);
+}
+
+std::optional<Activity> activity_of(const CUpti_Activity* record) {
   using Kind = Activity::Kind;
-  Activity a{};
   switch (record->kind) {
     case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: {
-      const auto* r = reinterpret_cast<const CUpti_ActivityKernel10*>(record);
-      a = {Kind::kernel, std::int64_t(r->start), std::int64_t(r->end), r->deviceId, r->streamId, r->correlationId, 0, r->graphNodeId, 0,
-           r->name};
-      break;
+      const auto& kernel = as<CUpti_ActivityKernel10>(record);
+      return on_card(Kind::kernel, kernel, kernel.name);
     }
     case CUPTI_ACTIVITY_KIND_MEMCPY: {
-      const auto* r = reinterpret_cast<const CUpti_ActivityMemcpy6*>(record);
-      const bool up = r->copyKind == CUPTI_ACTIVITY_MEMCPY_KIND_HTOD, down = r->copyKind == CUPTI_ACTIVITY_MEMCPY_KIND_DTOH;
-      a = {Kind::copy,
-           std::int64_t(r->start),
-           std::int64_t(r->end),
-           r->deviceId,
-           r->streamId,
-           r->correlationId,
-           0,
-           r->graphNodeId,
-           r->bytes,
-           up     ? "copy to device"
-           : down ? "copy to host"
-                  : "copy on device"};
-      break;
+      const auto& copy = as<CUpti_ActivityMemcpy6>(record);
+      return moves_bytes(Kind::copy, copy, direction_of(copy));
     }
-    case CUPTI_ACTIVITY_KIND_MEMCPY2: {
-      const auto* r = reinterpret_cast<const CUpti_ActivityMemcpyPtoP4*>(record);
-      a = {Kind::copy, std::int64_t(r->start),  std::int64_t(r->end), r->deviceId, r->streamId, r->correlationId, 0, r->graphNodeId,
-           r->bytes,   "copy to another device"};
-      break;
-    }
-    case CUPTI_ACTIVITY_KIND_MEMSET: {
-      const auto* r = reinterpret_cast<const CUpti_ActivityMemset4*>(record);
-      a = {
-          Kind::fill, std::int64_t(r->start), std::int64_t(r->end), r->deviceId, r->streamId, r->correlationId, 0, r->graphNodeId, r->bytes,
-          "fill"};
-      break;
-    }
-    case CUPTI_ACTIVITY_KIND_MEMORY2: {
-      const auto* r = reinterpret_cast<const CUpti_ActivityMemory4*>(record);
-      if (r->memoryKind != CUPTI_ACTIVITY_MEMORY_KIND_DEVICE && r->memoryKind != CUPTI_ACTIVITY_MEMORY_KIND_MANAGED) return;
-      a = {r->memoryOperationType == CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_ALLOCATION ? Kind::take : Kind::give,
-           std::int64_t(r->timestamp),
-           std::int64_t(r->timestamp),
-           r->deviceId,
-           r->streamId,
-           r->correlationId,
-           0,
-           r->address,
-           r->bytes,
-           r->isAsync ? "cudaMallocAsync" : "cudaMalloc"};
-      break;
-    }
-    case CUPTI_ACTIVITY_KIND_MARKER: {
-      const auto* r = reinterpret_cast<const CUpti_ActivityMarker2*>(record);
-      const bool begin = r->flags & CUPTI_ACTIVITY_FLAG_MARKER_START, end = r->flags & CUPTI_ACTIVITY_FLAG_MARKER_END;
-      if (!begin && !end) return;  // a point in time
-      a = {begin ? Kind::range_begin : Kind::range_end,
-           std::int64_t(r->timestamp),
-           std::int64_t(r->timestamp),
-           0,
-           0,
-           0,
-           r->objectId.pt.threadId,
-           r->id,
-           0,
-           r->name};
-      break;
-    }
+    case CUPTI_ACTIVITY_KIND_MEMCPY2: return moves_bytes(Kind::copy, as<CUpti_ActivityMemcpyPtoP4>(record), "copy to another device");
+    case CUPTI_ACTIVITY_KIND_MEMSET: return moves_bytes(Kind::fill, as<CUpti_ActivityMemset4>(record), "fill");
+    case CUPTI_ACTIVITY_KIND_MEMORY2: return allocation(as<CUpti_ActivityMemory4>(record));
+    case CUPTI_ACTIVITY_KIND_MARKER: return end_of_range(as<CUpti_ActivityMarker2>(record));
     case CUPTI_ACTIVITY_KIND_RUNTIME:
-    case CUPTI_ACTIVITY_KIND_DRIVER: {
-      const auto* r = reinterpret_cast<const CUpti_ActivityAPI*>(record);
-      a = {Kind::launch, std::int64_t(r->start), std::int64_t(r->end), 0, 0, r->correlationId, r->threadId, 0, 0, nullptr};
-      break;
-    }
-    case CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION: {
-      const auto* r = reinterpret_cast<const CUpti_ActivityExternalCorrelation*>(record);
-      if (r->externalKind != CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0) return;
-      a = {Kind::link, 0, 0, 0, 0, r->correlationId, 0, r->externalId, 0, nullptr};
-      break;
-    }
-    case CUPTI_ACTIVITY_KIND_OVERHEAD: {
-      const auto* r = reinterpret_cast<const CUpti_ActivityOverhead3*>(record);
-      a = {Kind::overhead, std::int64_t(r->start), std::int64_t(r->end), 0, 0, 0, 0, 0, 0, nullptr};
-      break;
-    }
-    default: return;
+    case CUPTI_ACTIVITY_KIND_DRIVER: return host_call(as<CUpti_ActivityAPI>(record));
+    case CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION: return link(as<CUpti_ActivityExternalCorrelation>(record));
+    case CUPTI_ACTIVITY_KIND_OVERHEAD: return overhead(as<CUpti_ActivityOverhead3>(record));
+    default: return std::nullopt;
   }
-  hearer(a);
 }
 
 void take_buffer(CUcontext, std::uint32_t, std::uint8_t* buffer, std::size_t, std::size_t valid) {
   CUpti_Activity* record = nullptr;
-  while (active && valid > 0 && f.next(buffer, valid, &record) == CUPTI_SUCCESS) tell(record);
+  while (active && valid > 0 && f.next(buffer, valid, &record) == CUPTI_SUCCESS)
+    if (const auto said = activity_of(record)) hearer(*said);
   std::free(buffer);
   flushed();
 }
