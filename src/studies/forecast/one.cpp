@@ -1,11 +1,7 @@
 // One setting of a program: dry on the card that is asked about, and once more without a limit where that is too small.
 #include <algorithm>
-#include <array>
 #include <cstdlib>
-#include <functional>
-#include <span>
 #include <string_view>
-#include <tuple>
 
 #include "base/device_names.h"
 #include "base/error.h"
@@ -14,6 +10,7 @@
 #include "gpu/architecture.h"
 #include "studies/forecast/beside.h"
 #include "studies/forecast/forecast.h"
+#include "studies/forecast/other_runs.h"
 #include "studies/forecast/run.h"
 #include "studies/forecast/verdict.h"
 
@@ -111,48 +108,6 @@ dry::Dry dry_of(const Device& device, const Room& room, int cards) {
 
 namespace {
 
-// A guess about numbers that a program compares, which no run with other masks, experts or draws is about.
-bool is_of_numbers(const Routing& one) {
-  return one.guessed == Guessed::falls || one.guessed == Guessed::levels || one.guessed == Guessed::jumps || one.guessed == Guessed::orders;
-}
-
-// The runs that the processes ask for, each once.
-std::vector<RunAsked> runs_asked(const std::vector<ProcessStory>& processes) {
-  std::vector<RunAsked> all;
-  for (const ProcessStory& p : processes)
-    for (const RunAsked& one : p.runs)
-      if (std::ranges::find(all, one.value, &RunAsked::value) == all.end()) all.push_back(one);
-  return all;
-}
-
-// The first line of each guess from which sizes follow. Draws are others in each run, so they are said only where no other size is guessed.
-std::vector<Routing> routing_of(const std::vector<ProcessStory>& processes) {
-  std::vector<Routing> all;
-  for (const ProcessStory& p : processes)
-    for (const Routing& one : p.routed)
-      if (std::ranges::find(all, one.guessed, &Routing::guessed) == all.end()) all.push_back(one);
-  if (std::ranges::any_of(all, [](const Routing& one) { return one.guessed != Guessed::draws && !is_of_numbers(one); }))
-    std::erase_if(all, [](const Routing& one) { return one.guessed == Guessed::draws; });
-  return all;
-}
-
-std::pair<std::uint64_t, std::uint64_t> allocated_range(const ProgramAccount& a) {
-  const auto [low, high] =
-      a.spread ? std::pair(a.spread->low.allocated, a.spread->high.allocated) : std::pair(a.peak_allocated_bytes, a.peak_allocated_bytes);
-  return {a.before_update ? std::min(low, a.before_update->allocated) : low, high};
-}
-
-// The number for a run without a limit from the error on that ended a run: a program that halves its batch and still fails needs what its last batch does.
-// A fraction of its own does not hold without a limit, so its errors do not come again.
-std::uint64_t unlimited_from(const DryRun& ended) {
-  int errors = 1;
-  for (const ProcessStory& p : ended.processes) {
-    if (std::ranges::any_of(p.cards, [](const ProgramAccount& a) { return a.fraction.has_value(); })) return 1;
-    errors = std::max(errors, p.raised);
-  }
-  return std::uint64_t(errors);
-}
-
 bool share_a_card(const DryRun& run) {
   return std::ranges::any_of(run.processes, [](const ProcessStory& p) {
     return std::ranges::any_of(p.cards, [](const ProgramAccount& a) { return a.others_bytes > 0; });
@@ -169,167 +124,6 @@ void run_as_no_ranks(DryRunAsked& asked, DryRun& run, const Room& room, const Ho
   again.output = [](std::string_view) {};
   DryRun other = run_dry(again);
   if (!t.stop(other.ended.asked, what) && other.any_bytes()) run = std::move(other);
-}
-
-// Widens the need by another run of the program, which ended well.
-void take_in(Told& t, const DryRun& run) {
-  Runs& all = *t.runs;
-  Told other;
-  other.device = t.device;
-  other.room = t.room;
-  other.row.memory_bytes = t.row.memory_bytes;
-  fill(other, run.processes);
-  all.least_bytes = std::min(all.least_bytes, least_of(other));
-  all.low_bytes = std::min(all.low_bytes, *other.row.low_bytes);
-  const auto [allocated_low, allocated_high] = allocated_range(other.accounts.front());
-  all.allocated_low_bytes = std::min(all.allocated_low_bytes, allocated_low);
-  all.allocated_high_bytes = std::max(all.allocated_high_bytes, allocated_high);
-  if (!other.row.high_bytes) all.high_bytes.reset();
-  if (all.high_bytes) all.high_bytes = std::max(*all.high_bytes, *other.row.high_bytes);
-  for (ForecastRankRow& rank : t.ranks)
-    for (const ForecastRankRow& same : other.ranks) {
-      if (same.rank != rank.rank || same.card != rank.card) continue;
-      rank.low_bytes = std::min(*rank.low_bytes, *same.low_bytes);
-      rank.high_bytes = rank.high_bytes && same.high_bytes ? std::optional(std::max(*rank.high_bytes, *same.high_bytes)) : std::nullopt;
-      rank.fits = rank.high_bytes.value_or(rank.needed_bytes) <= t.room.memory_bytes;
-    }
-}
-
-// Nothing bounds the need from above: not of the program, of a rank, or of a step.
-void take_back_upper_ends(Told& t) {
-  t.runs->high_bytes.reset();
-  for (ForecastRankRow& rank : t.ranks) {
-    rank.high_bytes.reset();
-    rank.fits = rank.needed_bytes <= t.room.memory_bytes;
-  }
-  for (ProgramAccount& a : t.accounts)
-    for (ForecastStepRow& step : a.steps) step.reserved_high_bytes.reset();
-}
-
-// Another run of the program, and how the answer says it.
-struct Another {
-  std::string value;     // the value of the variable that makes it another one
-  OtherRun said;         // `bounds`: where it fails, the runs that did not still bound the need
-  bool stands = false;   // it bounds the need where the runs before it failed
-  bool instead = false;  // it is made only where the one before it failed, in whose place it is
-};
-
-// A program as it ran, and how many more of its runs may go on at once.
-struct AsItRan {
-  DryRunAsked asked;
-  int at_once = 1;
-
-  DryRunAsked with(const char* variable, const std::string& value) const {
-    DryRunAsked other = asked;
-    other.settings.push_back(fmt::format("{}={}", variable, value));
-    other.output = [](std::string_view) {};
-    return other;
-  }
-};
-
-// Runs it, once more without a limit where it runs out.
-DryRun run_other(const DryRunAsked& asked) {
-  DryRun run = run_dry(asked);
-  if (run.ended_well() || run.ended.asked || !run.ran_out() || asked.dry.card.unlimited != 0) return run;
-  DryRunAsked again = asked;
-  again.dry.card.unlimited = unlimited_from(run);
-  return run_dry(again);
-}
-
-// The runs of each value that are surely made, as far as they can be made side by side.
-std::vector<std::optional<DryRun>> made_side_by_side(const AsItRan& program, const char* variable, std::span<const Another> others,
-                                                     const Host& host) {
-  std::vector<DryRunAsked> asked;
-  for (const Another& other : others)
-    if (!other.instead) asked.push_back(program.with(variable, other.value));
-  auto made = run_side_by_side(asked, program.at_once, host.stop, run_other);
-  for (std::size_t i = 0; i < others.size(); ++i)
-    if (others[i].instead) made.insert(made.begin() + std::ptrdiff_t(i), std::nullopt);
-  return made;
-}
-
-// Runs the program again with each value of a variable, and takes these runs into the need; those that were made are added to `done`.
-void add_runs(Told& t, const AsItRan& program, const char* variable, std::span<const Another> others, const char* what, const Host& host,
-              std::vector<OtherRun>& done) {
-  if (!t.runs) {
-    t.runs = Runs{.least_bytes = least_of(t), .low_bytes = t.row.low_bytes.value_or(t.row.needed_bytes), .high_bytes = t.row.high_bytes};
-    std::tie(t.runs->allocated_low_bytes, t.runs->allocated_high_bytes) = allocated_range(t.accounts.front());
-  }
-  std::vector<std::size_t> open;  // the runs of `done` whose failure leaves no upper end
-  auto made = made_side_by_side(program, variable, others, host);
-  for (std::size_t i = 0; i < others.size(); ++i) {
-    const auto& [value, said, stands, instead] = others[i];
-    if (instead && (done.empty() || done.back().failed.empty())) continue;
-    if (!made[i] && t.stop(host.stop(), what)) {
-      t.runs->open = true;
-      break;
-    }
-    const DryRun run = made[i] ? std::move(*made[i]) : run_other(program.with(variable, value));
-    if (t.stop(run.ended.asked, what)) {
-      t.runs->open = true;
-      continue;
-    }
-    const bool well = run.ended_well() && run.any_bytes();
-    if (instead && well) {
-      std::erase(open, done.size() - 1);
-      done.pop_back();
-    } else if (instead) {
-      continue;
-    }
-    done.push_back(said);
-    if (well) {
-      take_in(t, run);
-      if (!stands) continue;
-      for (const std::size_t one : open) done[one].bounds = true;
-      open.clear();
-      continue;
-    }
-    done.back().failed = run.ended_well() ? "it used no card" : run.how_it_ended();
-    if (!said.bounds) open.push_back(done.size() - 1);
-  }
-  t.runs->open |= !open.empty();
-  if (t.runs->open) take_back_upper_ends(t);
-  t.row.low_bytes = t.runs->low_bytes;
-  t.row.high_bytes = t.runs->high_bytes;
-}
-
-// Sizes follow from which experts tokens go to. The run sent each token to any of them; the interval has room for two others: as many tokens to
-// each, and all to the same (the other experts then have no gradient). Of an unknown mask half is true, and in these runs nothing, then all, then nearly
-// all, of each mask another share: a block of one size does not serve the next, so more is reserved. A program that fails where nothing is true, or nearly
-// all, has no such end, and keeps its others; where all is true it fails on a card too, and nearly all of it is the end. Of values that all differ, the
-// other run has all the same. Numbers that a branch compares fall in one run and rise in the next: so that each is the best until then, or none. Numbers that
-// are held against a threshold are above it in one run, and below it in another: the observer asks for these runs, and for others (improving.py).
-void add_routing(Told& t, const AsItRan& program, const Host& host) {
-  constexpr std::array values{"random", "balanced", "worst", "nearly"}, ways{"", "+falls", "+rises", "+falls"};
-  const auto has = [&](Guessed one) { return std::ranges::find(t.routing, one, &Routing::guessed) != t.routing.end(); };
-  const bool fall = has(Guessed::falls), only_fall = fall && std::ranges::all_of(t.routing, is_of_numbers);
-  const bool counts =
-      !only_fall &&
-      std::ranges::all_of(t.routing, [](const Routing& one) {  // with experts too, the first other run has as many tokens to each
-        return one.guessed != Guessed::experts && one.guessed != Guessed::draws && one.guessed != Guessed::paddings &&
-               one.guessed != Guessed::searches;
-      });
-  std::vector<Another> others;
-  for (std::size_t i = 1; i < (only_fall ? 3 : values.size()); ++i) {
-    const std::string how = words_of_run(t.routing, i);
-    if (how.empty()) continue;
-    others.push_back({fmt::format("{}{}", values[only_fall ? 0 : i], fall ? ways[i] : ""),
-                      {.how = how, .failed = {}, .bounds = i == 3 || (i == 1 && counts)},
-                      i == 3 && counts});
-    if (only_fall && i == 1)
-      others.push_back({"random+shares", {.how = "with each number, below 1, smaller than the one before"}, false, true});
-  }
-  for (const RunAsked& one : runs_asked(t.processes)) others.push_back({one.value, {.how = one.how}, false, one.instead});
-  const std::string what = fmt::format("the runs with {}", words_of(t.routing.front().guessed).others);
-  add_runs(t, program, dry::routing_variable, others, what.c_str(), host, t.guess_runs);
-}
-
-// PyTorch's allocator gives memory back that a second stream used once that stream is done with it. By the clock it was done sooner or later; of a
-// faster card at once, and of any card when the program has waited for it. So with what PyTorch holds for collectives until it has looked.
-void add_late(Told& t, const AsItRan& program, const Host& host) {
-  const std::array<Another, 2> others{
-      {{"at once", {"with streams that end at once", "", false}}, {"late", {"with streams that end late", "", false}}}};
-  add_runs(t, program, dry::events_variable, others, "the runs in which streams end early and late", host, t.late_runs);
 }
 
 // The run that says what a program needs which does not fit. What the first run has shown stays known, whatever becomes of this one.
