@@ -1,6 +1,7 @@
 // Two programs at once, full disks, closed descriptors, failing system calls and signals.
 #include <fmt/format.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <thread>
@@ -72,6 +73,23 @@ TEST_F(Attack, FewDescriptors) {
       const std::string what = fmt::format("{} with {} descriptors", words[0], most);
       if (e.code == 127) continue;  // the libraries themselves could not be opened
       expect_order(e, what);
+      expect_whole(what);
+    }
+}
+
+// What is asked of the system is refused; OpenBLAS asked again without end.
+TEST_F(Attack, LittleAddressSpace) {
+  for (const Words& words : writers())
+    for (const rlim_t mib : {64, 128, 192, 256, 320, 400}) {
+      start_afresh();
+      const Ended e = attack(words, [mib] {
+        const rlimit limit{mib << 20, mib << 20};
+        setrlimit(RLIMIT_AS, &limit);
+        alarm(60);  // a program that never ends is ended by it
+      });
+      const std::string what = fmt::format("{} in {} MiB of address space", words[0], mib);
+      if (e.code == 127) continue;  // the libraries themselves have no room
+      EXPECT_TRUE(e.code == 0 || e.code == 1 || e.code == 3) << what << ": " << e.code << " " << e.err;
       expect_whole(what);
     }
 }

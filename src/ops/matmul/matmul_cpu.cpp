@@ -1,16 +1,14 @@
 // Matmul on the CPU: C is split into tiles by its shape alone. Each tile is one single-threaded OpenBLAS call over the whole of k
 // (FP32), or one call per panel of k, widened to FP32 first (smaller and mixed dtypes, scales, two-level sums).
 // Why OpenBLAS, and why not its own threads: docs/decisions/cpu-matmul.md.
-#include <cblas.h>
-
 #include <algorithm>
 #include <array>
-#include <mutex>
 
 #include "base/convert.h"
 #include "base/divide.h"
 #include "ops/matmul/hopper_adder.h"
 #include "ops/matmul/impl.h"
+#include "ops/openblas.h"
 
 namespace headroom::matmul {
 
@@ -209,8 +207,7 @@ void multiply_cpu(const Product& product, Context& ctx) {
   if (one_scale)
     for (const Tensor& scale : {p.a.scale, p.b.scale})
       if (scale) p.alpha *= *scale.as<float>();
-  static std::once_flag once;
-  std::call_once(once, [] { openblas_set_num_threads(1); });  // our own threads call it: docs/decisions/cpu-matmul.md
+  use_openblas(ctx.workers());
   const Sizes s = sizes_of(p, small);
   ctx.share(s.pieces(), [&](std::int64_t piece, int worker) {
     const auto index = piece / (s.tiles_m() * s.tiles_n()), tile = piece % (s.tiles_m() * s.tiles_n());

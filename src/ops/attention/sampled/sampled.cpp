@@ -12,6 +12,7 @@
 #include "ops/attention/alibi.h"
 #include "ops/attention/dropout.h"
 #include "ops/attention/reference.h"
+#include "ops/openblas.h"
 
 namespace headroom::attention {
 
@@ -325,7 +326,7 @@ void SampledOracle::Work::run(const Asked& asked, const Tensor& q, const Tensor&
 SampledOracle::SampledOracle(const Problem& p, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& d_o, Threads& threads,
                              std::uint64_t seed, ReadHead read, const SumRows& sum_rows, const Extras& with)
     : problem_(p), lists_(p, with), with_(with), read_(std::move(read)) {
-  openblas_set_num_threads(1);  // the pool shares out the work
+  use_openblas(threads.count());
   const double storage = unit_roundoff(p.precision.dtype), sums = p.precision.math == Math::tf32    ? 0x1p-11
                                                                   : size_of(p.precision.dtype) == 1 ? matmul_unit_of_8_bits
                                                                                                     : 0x1p-24;
