@@ -91,8 +91,10 @@ constexpr Command shells[] = {
      [](CLI::App&, Common& c) { return written(c, [] { return manual(all_words(), overview()); }); }},
 };
 
+// A value of thousands of characters, as a file given in the place of its name, does not hide what is said of it.
 int complain(const std::string& who, const std::string& what, int code) {
-  say(fmt::format("{}: {}", who, as_called(what)));
+  constexpr int columns = 1000;
+  say(fmt::format("{}: {}", who, shortened(as_called(what), columns)));
   return code;
 }
 

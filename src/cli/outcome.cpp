@@ -31,18 +31,21 @@ studies::Host quiet_host(const char* who, const Common& common, bool resume) {
   return host;
 }
 
+void with_progress(const char* who, const Common& common, bool resume, Elsewhere elsewhere,
+                   const std::function<void(const studies::Host&)>& work) {
+  std::optional<Progress> progress;
+  if (!common.silent) progress.emplace(who, elsewhere);
+  studies::Host host = quiet_host(who, common, resume);
+  host.progress = [&](double share, const std::string& doing) {
+    if (progress) progress->show(share, doing);
+  };
+  work(host);
+}
+
 int with_host(const char* who, const Common& common, bool resume, const std::function<studies::Outcome(const studies::Host&)>& study,
               Elsewhere elsewhere) {
   std::optional<studies::Outcome> outcome;
-  {
-    std::optional<Progress> progress;
-    if (!common.silent) progress.emplace(who, elsewhere);
-    studies::Host host = quiet_host(who, common, resume);
-    host.progress = [&](double share, const std::string& doing) {
-      if (progress) progress->show(share, doing);
-    };
-    outcome.emplace(study(host));
-  }
+  with_progress(who, common, resume, elsewhere, [&](const studies::Host& host) { outcome.emplace(study(host)); });
   return show(std::move(*outcome), common);
 }
 

@@ -10,6 +10,9 @@ namespace headroom::cli {
 int with_host(const char* who, const Common&, bool resume, const std::function<studies::Outcome(const studies::Host&)>& study,
               Elsewhere elsewhere = Elsewhere::nothing);
 
+// Calls `work` with a host that shows progress; the line is gone when this returns.
+void with_progress(const char* who, const Common&, bool resume, Elsewhere, const std::function<void(const studies::Host&)>& work);
+
 // For a study whose command shows no progress, or shows its own.
 studies::Host quiet_host(const char* who, const Common&, bool resume = false);
 

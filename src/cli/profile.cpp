@@ -1,5 +1,6 @@
 // headroom profile step|attention|-- COMMAND — where the time of a step, of attention or of any CUDA program goes.
 #include <algorithm>
+#include <optional>
 
 #include "base/error.h"
 #include "base/precision_words.h"
@@ -87,8 +88,10 @@ int run_step(const ProfileAsked& a, const CLI::App& app, Common& common) {
     o.steps = t.steps;
     o.warmup = int(t.warmups.front());
     o.group = group;
-    auto kept = profile_step_study(t, a.phase, d, o, host);
-    return first ? show_profile(std::move(kept), a.trace, common) : int(yes);
+    std::optional<studies::KeptProfile> kept;
+    with_progress("profile", common, false, Elsewhere::nothing,
+                  [&](const studies::Host& shown) { kept.emplace(profile_step_study(t, a.phase, d, o, shown)); });
+    return first ? show_profile(std::move(*kept), a.trace, common) : int(yes);
   });
 }
 

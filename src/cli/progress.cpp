@@ -19,6 +19,7 @@ Progress::Progress(const char* who, Elsewhere elsewhere)
     : who_(who),
       terminal_(isatty(STDERR_FILENO) == 1),
       lines_(!terminal_ && elsewhere == Elsewhere::lines),
+      pace_(terminal_ ? a_moment : now_and_then, terminal_ ? 3 : 1),
       start_(std::chrono::steady_clock::now()) {}
 
 Progress::~Progress() {
@@ -30,9 +31,7 @@ std::string Progress::left(double done_share) const {
 }
 
 void Progress::show(double done_share, const std::string& doing) {
-  const auto now = std::chrono::steady_clock::now();
-  if ((!terminal_ && !lines_) || now < shown_ + (terminal_ ? a_moment : now_and_then)) return;
-  shown_ = now;
+  if ((!terminal_ && !lines_) || !pace_.passes(Pace::Clock::now())) return;
   if (lines_) {
     std::fputs(fmt::format("headroom {}: {}{}\n", who_, printable(doing), left(done_share)).c_str(), stderr);
   } else {

@@ -1,6 +1,7 @@
 // What a command says of its progress, on standard error. On a terminal one line with the estimated time left, which is wiped at the
 // end; elsewhere nothing, or, of a command whose runs take hours, a line now and then.
 #pragma once
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -19,6 +20,22 @@ inline std::string left_in_words(double ms, double done_share) {
   return ", about " + time_in_words(1e3 * left_s) + " left";
 }
 
+// Lets some lines pass at once, and after them one in each `time`: a line before long work is then seen, however soon it follows another.
+class Pace {
+ public:
+  using Clock = std::chrono::steady_clock;
+  Pace(Clock::duration time, int at_once) : time_(time), ahead_((at_once - 1) * time) {}
+  bool passes(Clock::time_point now) {
+    if (now + ahead_ < next_) return false;
+    next_ = std::max(next_, now) + time_;
+    return true;
+  }
+
+ private:
+  Clock::duration time_, ahead_;
+  Clock::time_point next_{};
+};
+
 class Progress {
  public:
   Progress(const char* who, Elsewhere);
@@ -33,7 +50,8 @@ class Progress {
 
   std::string who_;
   bool terminal_, lines_;
-  std::chrono::steady_clock::time_point start_, shown_{};
+  Pace pace_;
+  std::chrono::steady_clock::time_point start_;
 };
 
 }  // namespace headroom::cli

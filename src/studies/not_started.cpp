@@ -4,7 +4,9 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <sstream>
+#include <system_error>
 
 #include "base/file.h"
 #include "base/text.h"
@@ -49,6 +51,7 @@ std::string why_not_started(const std::vector<std::string>& command, int error, 
   if (here && word.ends_with(".py")) return "it is a Python file; " + with_before("python3", command);
   if (here && word.ends_with(".sh")) return "it is a script of a shell; " + with_before("sh", command);
   if (here && error == EACCES) return fmt::format("it may not be executed; chmod +x {} allows that", as_typed_in_a_shell(word));
+  if (std::error_code none; !here && std::filesystem::is_directory(word, none)) return "it is a folder; name a program in it";
   if (here && error == ENOENT && !of_path) return "what its first line names to run it is not there";
   if (error == ENOENT && of_path && word.ends_with(".py")) return "there is no such file here; give its path";
   if (error == ENOENT) return fmt::format("{}; {}", of_path ? "no folder of PATH has it" : "there is no such file", advice);

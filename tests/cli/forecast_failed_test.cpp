@@ -39,7 +39,7 @@ TEST_F(Forecast, WhatIsNoProgramIsSaidWithWhatToWrite) {
   said("no_such_launcher train.py", "no folder of PATH has it; activate the environment that has it, or give its path");
   said("trian.py --batch 8", "there is no such file here; give its path");
   said("/no/such/program", "there is no such file");
-  said("/usr", "Permission denied");
+  said("/usr", "it is a folder; name a program in it");
   const std::string convert =
       "jupyter nbconvert --to script 'my notebook.ipynb' writes 'my notebook.py', and then -- python3 'my notebook.py'";
   said("'my notebook.ipynb'", "it is a notebook; " + convert);

@@ -14,7 +14,8 @@ namespace headroom::studies {
 
 using engine::Recipe;
 
-Table measured_bytes(const std::vector<Recipe>& recipes, const Device& device, int threads) {
+Table measured_bytes(const std::vector<Recipe>& recipes, const Device& device, int threads,
+                     const std::function<void(const std::string& doing)>& progress) {
   std::vector<MeasuredStepRow> rows;
   Place place(device, threads);
   DriverBytes driver(place);
@@ -42,6 +43,7 @@ Table measured_bytes(const std::vector<Recipe>& recipes, const Device& device, i
       training.initialise(0);
       const std::vector<std::int32_t> zeros(std::size_t(training.tokens().count()), 0);
       training.feed(0, zeros, zeros);
+      progress(fmt::format("{} · measuring {} of {}", words_of_first_step(place.on_gpu()), rows.size(), recipes.size()));
       training.warm();
       place.wait();
       driver.after_first_run();

@@ -347,7 +347,7 @@ void add_remarks(Record& r, const ModelMemory& s, const std::vector<Case>& cases
     note(r, fmt::format("Bytes and FLOPs are of one of {} ranks, {}; each takes the same. link_bytes is what it sends in a step.",
                         s.ranks.count, s.ranks.split_tokens ? "with a part of every sequence each" : "with this batch each"));
   if (!s.measure) return;
-  r.add(Part{measured_bytes(recipes, s.device, s.workers)});
+  r.add(Part{measured_bytes(recipes, s.device, s.workers, [&s](const std::string& doing) { s.progress(share_of_cases, doing); })});
   note(r,
        s.device.kind == DeviceKind::cuda
            ? "driver is all memory in use by cudaMemGetInfo: the arena, the context and other programs, what the run loaded (kernels' code "

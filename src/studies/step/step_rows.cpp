@@ -11,6 +11,7 @@
 #include "memory/block.h"
 #include "ops/matmul/matmul.h"
 #include "studies/memory/room.h"
+#include "studies/step/words.h"
 
 namespace headroom::studies {
 
@@ -43,40 +44,6 @@ std::string who_did_not_fit(const engine::Forecast& f, std::uint64_t memory) {
       return fmt::format("needs {} of {}; {} ({}) could not be allocated", bytes_in_words(double(f.peak_bytes)),
                          bytes_in_words(double(memory)), e.name.full(), bytes_in_words(double(e.taken)));
   return fmt::format("fits here, and another rank needs more than {}", bytes_in_words(double(memory)));
-}
-
-// On a GPU the first call of all plans and records the step, so that a warm-up of 0 has that in its first sample.
-bench::Measurement measured(Training& t, const Context& ctx, const Place& place, const bench::Protocol& protocol, std::uint64_t seed,
-                            const std::vector<std::int64_t>& documents, DriverBytes& driver, const std::function<bool()>& stop) {
-  const auto step = [&] {
-    if (t.recipe().purpose == Purpose::forward) return t.forward();
-    if (t.recipe().purpose == Purpose::gradients) return t.backward();
-    t.passes(t.recipe().hyper());
-  };
-  t.set_rate(1e-4);
-  std::optional<engine::Recorded> recorded;
-  std::optional<Stopwatch> watch;
-  if (place.on_gpu()) watch.emplace();
-  const auto call = [&] {
-    const bool first = !recorded;
-    if (first) {
-      t.warm();
-      engine::feed_random(t, seed, 0, documents);
-      recorded.emplace(step, ctx);
-    }
-    (*recorded)();
-    if (first) {
-      place.wait();
-      driver.after_first_run();
-    }
-  };
-  const bench::Timer timer = [&](const std::function<void()>& work) {
-    watch->start(place.queue());
-    work();
-    watch->stop(place.queue());
-    return double(watch->elapsed_ms());
-  };
-  return bench::measure(call, protocol, watch ? timer : bench::host_timer(), stop);
 }
 
 }  // namespace
@@ -148,8 +115,7 @@ void StepRows::measure(const StepCase& c, StepRow& row) {
   if (f.host_ms > 0) row.host_ms = f.host_ms, row.host_exposed_ms = f.host_exposed_ms;
   if (f.link_ms > 0) row.link_ms = f.link_ms, row.exposed_ms = f.exposed_ms;
   if (comm_) row.link_bytes = std::int64_t(f.link_bytes), row.comm_bytes = std::int64_t(comm_->own_bytes());
-  const auto m = measured(training, ctx, place_, {.warmup = int(c.warmup), .steps = s_.steps, .seconds = s_.seconds}, s_.seed + 1,
-                          s_.documents, driver_, stop_);
+  const auto m = timed(c, training, ctx);
   row.status = m.complete ? Status::ok : Status::interrupted;
   row.peak_bytes = std::int64_t(arena.peak());
   row.steps = m.ms.count, row.samples = m.ms;
@@ -158,6 +124,41 @@ void StepRows::measure(const StepCase& c, StepRow& row) {
   row.driver_bytes = driver_.used();
   row.loaded_bytes = driver_.loaded();
   row.unexplained_bytes = driver_.unexplained(f.peak_bytes);
+}
+
+// On a GPU the first call of all plans and records the step, so that a warm-up of 0 has that in its first sample.
+bench::Measurement StepRows::timed(const StepCase& c, Training& t, const Context& ctx) {
+  const auto step = [&] {
+    if (t.recipe().purpose == Purpose::forward) return t.forward();
+    if (t.recipe().purpose == Purpose::gradients) return t.backward();
+    t.passes(t.recipe().hyper());
+  };
+  t.set_rate(1e-4);
+  std::optional<engine::Recorded> recorded;
+  std::optional<Stopwatch> watch;
+  if (place_.on_gpu()) watch.emplace();
+  const auto call = [&] {
+    const bool first = !recorded;
+    if (first) {
+      c.progress(words_of_first_step(place_.on_gpu()));
+      t.warm();
+      engine::feed_random(t, s_.seed + 1, 0, s_.documents);
+      recorded.emplace(step, ctx);
+    }
+    (*recorded)();
+    if (first) {
+      place_.wait();
+      driver_.after_first_run();
+    }
+  };
+  const bench::Timer timer = [&](const std::function<void()>& work) {
+    watch->start(place_.queue());
+    work();
+    watch->stop(place_.queue());
+    return double(watch->elapsed_ms());
+  };
+  const bench::Protocol protocol{.warmup = int(c.warmup), .steps = s_.steps, .seconds = s_.seconds};
+  return bench::measure(call, protocol, watch ? timer : bench::host_timer(), stop_);
 }
 
 void StepRows::add_times(const engine::Forecast& f, const bench::Measurement& m, StepRow& row) {

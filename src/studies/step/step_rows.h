@@ -1,6 +1,8 @@
 // StepRows — measures steps of a language model one after the other, each in an arena of exactly the bytes forecast. Keeps nothing.
 #pragma once
+#include <functional>
 #include <memory>
+#include <string>
 
 #include "gpu/place.h"
 #include "instruments/bench/bench.h"
@@ -13,6 +15,7 @@ struct StepCase {
   engine::Recipe recipe;
   std::int64_t warmup;
   std::string key{};  // the settings that ask for this row alone
+  std::function<void(const std::string& doing)> progress = [](const std::string&) {};
 };
 
 class StepRows {
@@ -27,6 +30,7 @@ class StepRows {
 
  private:
   void measure(const StepCase&, StepRow&);
+  bench::Measurement timed(const StepCase&, engine::Training&, const Context&);
   void add_times(const engine::Forecast&, const bench::Measurement&, StepRow&);
 
   const StepTime& s_;

@@ -164,13 +164,16 @@ Outcome step_study(const StepTime& asked, const Device& device, const Host& host
     return group ? group->rendezvous().collect(text, "a row that was kept")[0] : text;
   };
   std::vector<StepRow> rows;
-  const auto cases = cases_of(s);
-  for (const StepCase& c : cases) {
+  auto cases = cases_of(s);
+  for (StepCase& c : cases) {
     if (stop()) break;
-    if (first)
-      host.progress(double(rows.size()) / double(cases.size()),
-                    fmt::format("{} of {}: {} len {} {}, {}", rows.size() + 1, cases.size(), c.recipe.model.name, c.recipe.len,
-                                name_of(c.recipe.precision), name_of(c.recipe.purpose)));
+    const std::string row_in_words = fmt::format("{} of {}: {} len {} {}, {}", rows.size() + 1, cases.size(), c.recipe.model.name,
+                                                 c.recipe.len, name_of(c.recipe.precision), name_of(c.recipe.purpose));
+    const double share = double(rows.size()) / double(cases.size());
+    if (first) {
+      host.progress(share, row_in_words);
+      c.progress = [&host, share, row_in_words](const std::string& doing) { host.progress(share, doing + " · " + row_in_words); };
+    }
     if (const std::string row = known(c.key); !row.empty()) {
       rows.push_back(read_described<StepRow>(parse_json<RowObject>(row, "results: a stored row", Code::io), "results: a stored row"));
       if (const auto was = rows.back().status; was != Status::interrupted && was != Status::failed) continue;

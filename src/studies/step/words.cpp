@@ -25,6 +25,8 @@ void check_served(const engine::LeverLists& levers, const Device& device, RunBy 
           "--precision tf32 needs a GPU, and its bytes are fp32's; use fp32, or name a GPU, present or not, as in --device h200");
 }
 
+std::string words_of_first_step(bool on_gpu) { return on_gpu ? "first step: trying kernels, up to 20 s, once" : "first step"; }
+
 }  // namespace headroom::studies
 
 namespace headroom {

@@ -15,6 +15,9 @@ void check_needs_fp8(const engine::LeverLists&);  // --scales and --copies kept 
 // Also tf32 on a CPU, and where the program is ours, cards that its kernels do not run on.
 void check_served(const engine::LeverLists&, const Device&, RunBy = RunBy::headroom);
 
+// What progress says before the first step of a model, which on a GPU tries the algorithms of each product that the cache folder does not know.
+std::string words_of_first_step(bool on_gpu);
+
 // A table whose rows say their levers in words, without that column where all are as usual.
 template <class Row>
 Table without_usual(Table t, const std::vector<Row>& rows) {
