@@ -409,6 +409,16 @@ for n in range(4):
         found = [self.dry(RIGHT, HEADROOM_DRY_ROUTING=way)[0][0] for way in [ways[0]] + [way for way in ways if "between" in way]]
         self.assertEqual(found, ["0 3", "3 0", "0 0"])
 
+    def test_one_of_two_sizes_is_chosen_by_a_threshold(self):
+        program = ("import torch\nx = torch.rand(4096, device='cuda')\nsize = 256 if x.mean().item() > 0.5 else 128\n"
+                   "print(torch.zeros(size, device='cuda').numel())\n")
+        lines, marks = self.dry(program)
+        self.assertEqual((lines, [m[2] for m in marks if m[0] == "routed"], [m for m in marks if m[0] == "open"]), (["256"], [LEVEL], []))
+        found = [self.dry(program, HEADROOM_DRY_ROUTING=way)[0][0] for way in self.asked(marks) if way.startswith(("random+above", "random+below"))]
+        self.assertEqual(found, ["256", "128"])
+        of_it = program.replace("256 if x.mean().item() > 0.5 else 128", "int(x.mean().item() * 9) if x.max().item() > 0.5 else 128")
+        self.assertTrue([m for m in self.dry(of_it)[1] if m[0] == "open"], "a size is made of the number itself")
+
     def test_numbers_on_the_host_that_are_held_against_a_threshold_are_above_it_or_below(self):
         lines, marks = self.dry(HELD_ON_HOST)
         self.assertEqual((lines, [m[2] for m in marks if m[0] == "routed"], [m for m in marks if m[0] == "open"]), (["0"], [LEVEL], []))

@@ -91,7 +91,8 @@ def _is_size_at(file, line, what, is_whole, inner, spot):
     if isinstance(statement, ast.Return):
         return None
     is_whole = is_whole or any(_is_made_whole(n, parents) for n in reads)
-    names, checked, is_given = {_same(t) for t in _targets(statement)} | _turns(reads, parents), set(), False
+    decides = what == NUMBER and not is_whole and bool(reads) and all(_is_compared(n, parents) for n in reads)  # `256 if loss > 1 else 128`: a threshold's
+    names, checked, is_given = ({_same(t) for t in _targets(statement)} if not decides else set()) | _turns(reads, parents), set(), False
     while names - checked and len(checked) < MOST_NAMES:
         name = (names - checked).pop()
         checked.add(name)
@@ -180,6 +181,18 @@ def _becomes_size(node, parents, what, is_whole, of_kinds, file=""):
         child, parent = parent, parents.get(id(parent))
     return chosen and isinstance(parent, ast.If) and child is parent.test and any(
         isinstance(n, ast.Continue) or name_of(n) in KEEPING for s in parent.body for n in ast.walk(s))
+
+
+def _is_compared(node, parents):
+    """Whether the number is compared in the test of an expression that is one of two."""
+    compared = False
+    child, parent = node, parents.get(id(node))
+    while parent is not None and not isinstance(parent, ast.stmt):
+        compared = compared or isinstance(parent, ast.Compare)
+        if isinstance(parent, ast.IfExp):
+            return compared and child is parent.test
+        child, parent = parent, parents.get(id(parent))
+    return False
 
 
 def _keeps_more_than_numbers(method, parents):
