@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import unittest
+import unittest.mock
 
 import torch.overrides
 import torch.utils._python_dispatch as dispatch
@@ -12,7 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch_cases import Base, reference, torch
 
 import gpu_headroom.torch as ht
-from gpu_headroom.torch import caches, direct
+from gpu_headroom.torch import caches, direct, kept_calls
 from gpu_headroom.torch.flash_attn import flash_attn_with_kvcache
 from gpu_headroom.torch.flash_attn_3 import flash_attn_varlen_func as fa_varlen
 from gpu_headroom.torch.flash_attn_3 import flash_attn_with_kvcache as third
@@ -202,6 +203,52 @@ class KeptCallsTest(Base):
             ht.attention_with_cache(q, k, v, lengths, alibi_slopes=slopes.clone().requires_grad_())
         with self.assertRaisesRegex(ValueError, r"sink is \(3,\)"):
             ht.attention_with_cache(q, k, v, lengths, sink=sink[:3])
+
+
+class ListsTest(Base):
+    """Documents, of which a call that was made before is checked no more but for its numbers."""
+
+    def made_again(self, call):
+        call()
+        with unittest.mock.patch.object(kept_calls, "checked", side_effect=AssertionError("checked again")):
+            return call()
+
+    def test_documents_are_checked_once_and_read_each_time(self):
+        q, k, v = (torch.randn(12, heads, 16, requires_grad=True) for heads in (4, 2, 2))
+        of_q, of_k, slopes, sink = numbers(0, 5, 12), numbers(0, 9, 12), torch.rand(2, 4), torch.randn(4)
+        for more in ({}, {"alibi_slopes": slopes}, {"sink": sink}, {"window": (3, 1)}):
+            for ends in ((of_q,), (of_q, of_k), (numbers(0, 0, 12), numbers(0, 7, 7)), (numbers(0, 1, 2), of_q)):
+                call = lambda: ht.attention_varlen(q, k, v, *ends, is_causal="window" not in more, **more)  # noqa: B023, E731
+                with self.subTest(more=list(more), ends=ends):
+                    made = self.made_again(call)
+                    direct.known.clear()
+                    self.assertTrue(torch.equal(made, call()))
+                    for again, first in zip(*(torch.autograd.grad(o.sum(), (q, k, v)) for o in (made, call()))):
+                        self.assertTrue(torch.equal(again, first))
+        for wrong, error, words in (
+            (numbers(0, 13, 12), RuntimeError, r"cu_seqlens_q\[0\]\[2\] is 12, after 13"), (numbers(0, 5, 12, dtype=torch.int64), TypeError, "must be torch.int32"),
+            (numbers(12), ValueError, "at least 2"), ([0, 5, 12], TypeError, "is a list"),
+        ):  # fmt: skip
+            ht.attention_varlen(q, k, v, of_q)
+            with self.subTest(words), self.assertRaisesRegex(error, words):
+                ht.attention_varlen(q, k, v, wrong)
+        with self.assertRaisesRegex(ValueError, "requires a gradient"):
+            ht.attention_varlen(q, k, v, of_q, alibi_slopes=slopes.clone().requires_grad_())
+
+    def test_a_batch_of_one_may_leave_its_dimension_out(self):
+        q, k, v = (torch.randn(1, 2, 12, 16) for _ in range(3))
+        ends = numbers(0, 5, 12)
+        made = [self.made_again(lambda e=e: ht.attention(q, k, v, is_causal=True, cu_seqlens_q=e)) for e in (ends, ends[None])]
+        self.assertTrue(torch.equal(*made))
+
+    def test_padding_is_checked_once(self):
+        q, k, v = (t.transpose(1, 2).contiguous() for t in drawn(new=1))
+        for lengths, pad in ((numbers(3, 9), numbers(0, 4)), (numbers(9, 1), numbers(8, 0))):
+            o = self.made_again(lambda n=lengths, p=pad: flash_attn_with_kvcache(q, k, v, cache_seqlens=n, cache_leftpad=p, causal=True))
+            for b in range(2):
+                rows = (t[b : b + 1, int(pad[b]) : int(lengths[b])].transpose(1, 2) for t in (k, v))
+                want = wanted(q[b : b + 1].transpose(1, 2), *rows, [int(lengths[b] - pad[b])])
+                self.assertLess(float((o[b : b + 1].transpose(1, 2).double() - want).abs().max()), 2e-5)
 
 
 class NewKeysTest(Base):

@@ -11,7 +11,7 @@ from torch_cases import DEVICES, FUSED, TOLERANCE, Base, packed, reference, tens
 
 import gpu_headroom as hr
 import gpu_headroom.torch as ht
-from gpu_headroom.torch import checks, functions, sdpa
+from gpu_headroom.torch import checks, kept_calls, sdpa
 
 
 class AttentionTest(Base):
@@ -423,7 +423,7 @@ class AttentionTest(Base):
         try:
             for said in (False, True):
                 torch.use_deterministic_algorithms(said)
-                with mock.patch.object(functions, "options_of", heard), mock.patch.object(sdpa, "options_of", heard), ht.replace_sdpa():
+                with mock.patch.object(kept_calls, "options_of", heard), mock.patch.object(sdpa, "options_of", heard), ht.replace_sdpa():
                     ht.attention(q, q, q)
                     torch.nn.functional.scaled_dot_product_attention(q, q, q)
         finally:

@@ -5,9 +5,9 @@ from typing import Any, NoReturn, Optional, Tuple
 import torch
 
 from .calls import KINDS, call_of
-from .checks import check_made, checked, checked_seed, options_of, refuse
+from .checks import check_made, checked, checked_seed, options_of, refuse, slopes_of
 from .direct import directly
-from .functions import Window, slopes_of
+from .functions import Window
 
 Given = Tuple[Optional[torch.Tensor], ...]
 

@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple, Union
 import torch
 
 from .calls import KINDS, tf32_of
-from .direct import any_autocast, directly, keep, plain, run_directly, settled
+from .direct import any_autocast, directly, form_of, keep, plain, run_directly, settled
 
 Tensor = Optional[torch.Tensor]
 _MOST = 4096
@@ -80,10 +80,6 @@ class Kept(NamedTuple):
         return made if made.dtype == torch.int32 else made.int()
 
 
-def _of(t: Any) -> Any:
-    return None if t is None else (t.shape, t.dtype, t.layout, t.device)
-
-
 def key_of(q: Any, k: Any, v: Any, lengths: Any, pages: Any, sink: Any, slopes: Any, options: Tuple[Any, ...]) -> Any:
     """By which a call of attention_with_cache is kept; None: it is looked at anew. options: is_causal, scale, window, layout, variant, tf32, softcap."""
     types, window = tuple(map(type, options)), options[2]
@@ -97,7 +93,7 @@ def key_of(q: Any, k: Any, v: Any, lengths: Any, pages: Any, sink: Any, slopes: 
             return None
     kind = int
     if type(lengths) is not int:
-        kind = _of(lengths)
+        kind = None if lengths is None else form_of(lengths)
         if kind is not None and lengths.dtype not in _WHOLE:
             return None
     if sink is not None and sink.is_neg():
@@ -105,7 +101,7 @@ def key_of(q: Any, k: Any, v: Any, lengths: Any, pages: Any, sink: Any, slopes: 
     try:
         return (
             q.shape, q.stride(), k.shape, k.stride(), v.shape, v.stride(), q.dtype, k.dtype, v.dtype, q.device, k.device, v.device,
-            kind, _of(pages), _of(sink), _of(slopes), options, types, of_window, torch.are_deterministic_algorithms_enabled(),
+            kind, *(None if t is None else form_of(t) for t in (pages, sink, slopes)), options, types, of_window, torch.are_deterministic_algorithms_enabled(),
             torch.get_num_threads() if q.is_cpu else tf32_of(-1, q) if options[5] is None and q.dtype == torch.float32 else None,
         )  # fmt: skip
     except RuntimeError:  # a tensor without strides

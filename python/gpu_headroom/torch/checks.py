@@ -217,6 +217,13 @@ def checked_slopes(slopes, q, shapes, of="attention"):
     return slopes.expand(shapes[1]) if hasattr(q, "placements") and slopes.dim() == 1 else slopes
 
 
+def slopes_of(slopes, q, cu_q, layout, of="attention"):
+    if slopes is None:
+        return None
+    batch, heads = q.shape[0], q.shape[1 if layout == "bhld" else 2]
+    return checked_slopes(slopes, q, [(heads,), (batch, heads), *([] if cu_q is None else [(batch, cu_q.shape[1] - 1, heads)])], of)
+
+
 def check_beside(of, q, **tensors):
     """Small tensors as an operator is handed them: type, dimensions and place. Whether their shapes fit the problem, the library says."""
     served = {"sink": (torch.float32, (1,)), "alibi": (torch.float32, (1, 2, 3))}

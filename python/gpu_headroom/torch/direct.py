@@ -106,6 +106,11 @@ def directly(q, k, v):
     )
 
 
+def form_of(t):
+    """Of a tensor beside q, k and v: what checks look at, but for its numbers."""
+    return t.shape, t.dtype, t.layout, t.device
+
+
 def without_gradients(function):
     """As torch.no_grad() around a function, and cheaper where gradients are off already."""
 

@@ -7,13 +7,12 @@ import torch.autograd.forward_ad as _forward_ad
 import torch.overrides
 
 from .. import attention as arrays_attention
-from . import caches, masks, quick
-from .calls import KINDS, call_of, context_of, tf32_of
+from . import caches, kept_calls, masks, quick
+from .calls import KINDS, call_of, context_of
 from .checks import (
-    cast, check_quantise, checked, checked_seed, checked_slopes, kind_of, listed, one_line, options_of, reason_why_not, refuse, whole_number,
-    window_of, with_signs,
+    cast, checked, checked_slopes, kind_of, listed, one_line, options_of, reason_why_not, refuse, slopes_of, whole_number, window_of,
 )  # fmt: skip
-from .direct import any_autocast, directly, draw_of, keep, known, plain, run, run_directly, seed_of, settled
+from .direct import any_autocast, directly, known, run
 from .sdpa import seen_so_far
 
 Window = Union[None, int, Tuple[int, int]]
@@ -159,51 +158,40 @@ def attention(
         out = quick.attend(q, k, v, return_lse, asked)
         if out is not None:
             return out
-    for name, value in (("return_lse", return_lse), ("deterministic", deterministic)):
-        if not isinstance(value, bool):
-            raise TypeError(f"gpu_headroom.torch.attention: {name} is a {kind_of(value)}: True or False")
+    return _attend(q, k, v, return_lse, asked)
+
+
+def _attend(q, k, v, return_lse, asked):
+    """A call of attention() that C++ does not know: it is known here, or it is checked."""
+    deterministic, window = asked[9], asked[5]
+    if type(return_lse) is not bool or type(deterministic) is not bool:
+        _refuse_flags(return_lse, deterministic)
     deterministic = deterministic or torch.are_deterministic_algorithms_enabled()
-    if sink is not None:
-        (sink,) = with_signs((sink,))  # found below without a check
-    if window is not None and type(window) is not int and not is_causal:  # plain numbers: a tensor in the key could be changed
+    if window is not None and type(window) is not int and not asked[2]:  # plain numbers: a tensor in the key could be changed
         window = window_of(window)
-    key = None
-    if (
-        attn_mask is None and type(dropout_p) in (float, int) and seed is None and cu_seqlens_q is None and (sink is None or type(sink) in plain)
-        and (alibi_slopes is None or type(alibi_slopes) in plain) and directly(q, k, v) and not any_autocast()
-    ):  # fmt: skip
+    key = found = None
+    if directly(q, k, v) and not any_autocast():
         try:
-            key = (
-                q.shape, q.stride(), k.shape, k.stride(), v.shape, v.stride(), q.dtype, k.dtype, v.dtype, q.device, k.device, v.device,
-                is_causal, is_causal is True, deterministic, deterministic is True,  # 1 and True are one key, and not one answer
-                None if window is None else (window, type(window)), None if tf32 is None else (tf32, type(tf32)),
-                scale, align, layout, softcap, type(softcap), variant, enable_gqa, type(enable_gqa), cu_seqlens_k, quantise, None if sink is None else (sink.shape, sink.dtype, sink.device),
-                dropout_p, None if alibi_slopes is None else (alibi_slopes.shape, alibi_slopes.dtype, alibi_slopes.device),
-                torch.get_num_threads() if q.is_cpu else tf32_of(-1, q) if tf32 is None and q.dtype == torch.float32 else None,
-            )  # fmt: skip
-            found = known.get(key)
+            key = kept_calls.key_of(q, k, v, asked, window, deterministic)
+            found = None if key is None else known.get(key)
         except (TypeError, RuntimeError):  # something in it is a list, say, or a tensor has no strides: looked at below
-            key = found = None
-        if found is not None:
-            if quantise is not None:
-                check_quantise(quantise, (q, k, v, sink))
-            random, slopes = seed_of(q, dropout_p), slopes_of(alibi_slopes, q, None, layout)
-            return run_directly(found, return_lse, q, k, v, None if sink is None else sink.float(), None, None, None, random, slopes)
+            key = None
+    if found is not None:
+        return kept_calls.again(found, q, k, v, return_lse, asked)
     if key is None and all(isinstance(t, torch.Tensor) for t in (q, k, v)):
         q, k, v = cast([q, k, v])
     elif key is None and torch.overrides.has_torch_function((q, k, v)):
         return _recorded(attention, q, k, v, return_lse=return_lse, **dict(zip(_ASKED, asked)))
-    tensors = checked(q, k, v, attn_mask, dropout_p, scale, enable_gqa, layout, sink, cu_seqlens_q, cu_seqlens_k)
-    options = options_of(is_causal, scale, window, align, layout, variant, deterministic, tf32, softcap, dropout=dropout_p, quantise=quantise)
-    if quantise is not None:
-        check_quantise(quantise, tensors[:4])
-    tensors = (*tensors, None, seed_of(q, dropout_p, checked_seed(seed, dropout_p, q)), slopes_of(alibi_slopes, q, tensors[4], layout))
+    tensors, options = kept_calls.checked_call(q, k, v, asked, window, deterministic)
     if key is not None and q.device.type in KINDS:
-        ready = settled(tensors, options)
-        keep(known, key, ready)
-        if quantise is None:  # what is checked in each call
-            quick.keep(ready, q, k, v, asked, draw_of(q.device) if dropout_p else None)
+        kept_calls.keep_call(key, q, k, v, tensors, options, asked)
     return run(tensors, options, return_lse)
+
+
+def _refuse_flags(return_lse, deterministic):
+    for name, value in (("return_lse", return_lse), ("deterministic", deterministic)):
+        if not isinstance(value, bool):
+            raise TypeError(f"gpu_headroom.torch.attention: {name} is a {kind_of(value)}: True or False")
 
 
 _ASKED = (
@@ -215,13 +203,6 @@ _ASKED = (
 def _recorded(function, q, k, v, *more, **named):
     """What stands for tensors answers by itself: torch.fx's proxies note the call."""
     return torch.overrides.handle_torch_function(function, (q, k, v), q, k, v, *more, **named)
-
-
-def slopes_of(slopes, q, cu_q, layout, of="attention"):
-    if slopes is None:
-        return None
-    batch, heads = q.shape[0], q.shape[1 if layout == "bhld" else 2]
-    return checked_slopes(slopes, q, [(heads,), (batch, heads), *([] if cu_q is None else [(batch, cu_q.shape[1] - 1, heads)])], of)
 
 
 def packed_slopes(slopes, q, cu_seqlens_q, of="attention_varlen"):

@@ -278,73 +278,94 @@ def _sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, 
             return torch.overrides.handle_torch_function(
                 _sdpa, (query, key, value), query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
             )  # fmt: skip
-    known_as = None
+    return _attend(given, asked, seen)
+
+
+def _attend(given, asked, seen):
+    """A call that C++ does not know: it is known here, or it is read and served, or left to torch."""
+    query, key, value, attn_mask, dropout_p, is_causal, _, enable_gqa = given
     if type(is_causal) is not bool or type(enable_gqa) is not bool:
         return _leave("is_causal or enable_gqa is neither True nor False, which torch refuses", seen, *given)
+    kept_as = found = None
     if attn_mask is None and type(dropout_p) in (float, int) and directly(query, key, value) and not any_autocast():
         try:
-            known_as = (
+            kept_as = (
                 query.shape, query.stride(), key.shape, key.stride(), value.shape, value.stride(), query.dtype, key.dtype, value.dtype,
-                query.device, key.device, value.device, dropout_p, is_causal, scale, enable_gqa, tf32, on,
-                torch.are_deterministic_algorithms_enabled(), torch.get_num_threads() if query.is_cpu else None,
+                query.device, key.device, value.device, asked, torch.are_deterministic_algorithms_enabled(), torch.get_num_threads() if query.is_cpu else None,
             )  # fmt: skip
-            found = _known.get(known_as)
+            found = _known.get(kept_as)
         except (TypeError, RuntimeError):  # something in it is a list, say, or a tensor has no strides
-            known_as = found = None
-        if found is not None:
-            o = run_directly(found, False, query, key, value, random=seed_of(query, dropout_p))
-            if seen is not None:
-                seen.served += 1
-            return o
+            kept_as = None
+    if found is not None:
+        o = run_directly(found, False, query, key, value, random=seed_of(query, dropout_p))
+        if seen is not None:
+            seen.served += 1
+        return o
+    reason, tensors, options = _read(given, asked)
+    if reason is None:
+        reason, o = _served(tensors, options)
+    if reason is not None:
+        return _leave(reason, seen, *given)
+    if seen is not None:
+        seen.served += 1
+    elif torch.compiler.is_compiling():
+        _note_compiled(None)
+    if kept_as is not None and tensors[0] is query and tensors[1] is key and tensors[2] is value and query.device.type in KINDS:
+        ready = settled(tensors, options)
+        keep(_known, kept_as, ready)
+        quick.keep(ready, query, key, value, asked, draw_of(query.device) if dropout_p else None)
+    dims = query.dim()
+    return o if dims == 4 else o[(0,) * (4 - dims)] if dims == 2 else o.squeeze(1)
+
+
+def _read(given, asked):
+    """(reason, the operator's tensors, its options) of what torch's function is asked: a reason, or the others."""
+    query, key, value, mask, dropout_p, is_causal, scale, enable_gqa = given
+    tf32, align = asked[6], "top-left"
     q, k, v = cast([query, key, value]) if all(isinstance(t, torch.Tensor) for t in (query, key, value)) else (query, key, value)
-    align, mask = "top-left", attn_mask
     if mask is not None:
         bias = _causal_bias(mask, q, k) if not is_causal else None
         if bias is not None and bias[1] is not None:
-            return _leave(bias[1], seen, *given)
+            return bias[1], None, None
         if bias is not None:
             align, is_causal, mask = bias[0], True, None
-    if not compiling and is_functionalized() and is_differentiated():
-        return _leave(FUNCTIONALIZED, seen, *given)
-    dims, as_given = query.dim() if isinstance(query, torch.Tensor) else 4, (q, k, v)
+    if not torch.compiler.is_compiling() and is_functionalized() and is_differentiated():
+        return FUNCTIONALIZED, None, None
+    as_given = q, k, v
     q, k, v = _in_four_dimensions(q, k, v, enable_gqa)
     alone = _is_dense(k) and k.dim() == 4 and k.shape[1] == 1  # one key head for all queries: torch broadcasts it
     readable = isinstance(mask, torch.Tensor) and not is_causal
     reason = reason_why_not(q, k, v, None if readable else mask, dropout_p, scale, enable_gqa or alone, "bhld")
-    window = cu_q = cu_k = None
-    if readable and reason is None:
-        said = mask.unsqueeze(1) if dims == 3 and mask.dim() == 3 else mask
-        fits = 2 <= mask.dim() <= dims and mask.dtype in (torch.bool, torch.float32, query.dtype, q.dtype)
-        said = masks.read(said, q, k) if fits else f"attn_mask is {mask.dtype} of {mask.dim()} dimensions, which torch refuses"
-        if isinstance(said, masks.Seen):
-            is_causal, window, align, cu_q, cu_k = said.is_causal, said.window, said.align, said.cu_q, said.cu_k
-        else:
-            reason = said
-    if reason is not None:
-        return _leave(reason, seen, *given)
+    said = _read_mask(mask, query, q, k) if readable and reason is None else None
+    if reason is not None or isinstance(said, str):
+        return reason or said, None, None
     order = _order_as_torchs(q, _kernel_of_torchs(*as_given, mask, dropout_p, is_causal and mask is None, scale, enable_gqa))
-    if readable and (said.first, said.end) != (0, k.shape[2]):
-        k, v = k[:, :, said.first : said.end], v[:, :, said.first : said.end]
+    window = cu_q = cu_k = None
+    if said is not None:
+        is_causal, window, align, cu_q, cu_k = said.is_causal, said.window, said.align, said.cu_q, said.cu_k
+        if (said.first, said.end) != (0, k.shape[2]):
+            k, v = k[:, :, said.first : said.end], v[:, :, said.first : said.end]
     options = options_of(is_causal, scale, window, align, "bhld", None, torch.are_deterministic_algorithms_enabled(), tf32, order=order,
                          dropout=dropout_p)  # fmt: skip
-    tensors = (q, k, v, None, cu_q, cu_k, None, seed_of(q, dropout_p), None)
+    return None, (q, k, v, None, cu_q, cu_k, None, seed_of(q, dropout_p), None), options
+
+
+def _read_mask(mask, query, q, k):
+    """What the mask of `query` says for q and k, which have four dimensions: a masks.Seen, or the reason why the call is torch's."""
+    dims = query.dim()
+    if not 2 <= mask.dim() <= dims or mask.dtype not in (torch.bool, torch.float32, query.dtype, q.dtype):
+        return f"attn_mask is {mask.dtype} of {mask.dim()} dimensions, which torch refuses"
+    return masks.read(mask.unsqueeze(1) if dims == 3 and mask.dim() == 3 else mask, q, k)
+
+
+def _served(tensors, options):
+    """(reason, None) or (None, o)."""
     try:
-        o = run(tensors, options)
-        if known_as is not None and dims == 4 and q is query and k is key and v is value and q.device.type in KINDS:
-            ready = settled(tensors, options)
-            keep(_known, known_as, ready)
-            quick.keep(ready, q, k, v, asked, draw_of(q.device) if dropout_p else None)
+        return None, run(tensors, options)
     except lib.Error as refused:  # no kernel for this device, no driver, no GPU kernels beside the library
         if refused.status != "unsupported":
             raise
-        reason = str(refused)
-    else:
-        if seen is not None:
-            seen.served += 1
-        elif compiling:
-            _note_compiled(None)
-        return o if dims == 4 else o[(0,) * (4 - dims)] if dims == 2 else o.squeeze(1)
-    return _leave(reason, seen, *given)
+        return str(refused), None
 
 
 _sdpa.__name__ = _sdpa.__qualname__ = _torchs.__name__  # as it is called in what Python says of wrong arguments
