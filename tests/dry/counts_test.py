@@ -163,6 +163,18 @@ class Counts(Dry):
         lines, marks = self.dry(program, **environment)
         return lines, [(int(m[1].rsplit(":", 1)[1]), m[2]) for m in marks if m[0] == "routed"]
 
+    def test_of_pairs_no_more_are_near_than_are_in_one_group(self):
+        program = """
+            import torch
+            at, group = torch.randn(96, 3, device="cuda"), torch.repeat_interleave(torch.arange(12), 8).cuda()
+            near = (torch.cdist(at, at) < 0.5) & (group[:, None] == group[None])
+            near.fill_diagonal_(False)
+            i, j = near.nonzero(as_tuple=True)
+            print(len(i), len(at[i] - at[j]), len(((group[:, None] == group[None]) & (torch.cdist(at, at) < 0.5)).nonzero()))
+            """
+        for how, said in {"random": "336 336 384", "balanced": "0 0 0", "worst": "672 672 768"}.items():
+            self.assertEqual(self.guesses(program, HEADROOM_DRY_ROUTING=how), ([said], [(6, MASKS)]))
+
     def test_a_count_that_may_become_a_size_is_told(self):
         for read in "int(mask.sum())", "mask.long().sum().item()", "torch.count_nonzero(mask).item()", "mask.sum(1).max().item()", "mask.cumsum(1)[:, -1].max().item()", \
                 "mask.view(4, 4, 64).sum((0, 2)).tolist()[0]", "2 if (mask.sum() > 2) else 1", "mask.any(1).nonzero().shape[0]", "mask.int().clone().sum(1).max().item()", "int(mask.float().sum())", "(mask * 1).sum().item()", "int(mask.float().mean() * 9)":

@@ -6,6 +6,15 @@ from dry_program import Dry
 
 
 class Values(Dry):
+    def test_the_windows_of_a_spectrum_add_up_to_more_than_nothing(self):
+        program = """
+            import torch
+            spectrum = torch.randn(2, 129, 40, dtype=torch.complex64, device="cuda")
+            for window in torch.hann_window(256).cuda(), torch.rand(256, device="cuda"):
+                print(*torch.istft(spectrum, 256, 64, window=window, length=2400).shape)
+            """
+        self.assertEqual(self.dry(program)[0], ["2 2400", "2 2400"])
+
     def test_a_permuted_tensor_is_forgotten_in_few_pieces(self):
         lines, _ = self.dry("""
             import sys, torch

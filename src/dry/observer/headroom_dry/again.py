@@ -106,8 +106,11 @@ class Again:
             return [torch.ones(shapes[0], dtype=torch.bool, device="cpu")]  # isinf and isfinite ask so
         if bare in ("eq", "ne") and floating and len(args) > 1 and self.is_same(x, args[1]):  # so do isfinite, and `x != x` for isnan
             return [torch.full(shapes[0], bare == "eq", dtype=torch.bool, device="cpu")]
-        if bare in ("bitwise_and", "logical_and", "__and__") and x.dtype is torch.bool and any(self.is_known_false(y) for y in args[:2]):
-            return [torch.zeros(shapes[0], dtype=torch.bool, device="cpu")]
+        if bare in ("bitwise_and", "logical_and", "__and__") and x.dtype is torch.bool:
+            if any(self.is_known_false(y) for y in args[:2]):
+                return [torch.zeros(shapes[0], dtype=torch.bool, device="cpu")]
+            both = self.both_masks(args[:2], shapes[0])
+            return None if both is None else [both]
         if bare == "any" and (len(args) > 1 or "dim" in kwargs):  # of rows (which beams may still win); of all, a program asks whether something is wrong
             self.rules.masked = True
             return [self.rules.mask(shapes[0])]

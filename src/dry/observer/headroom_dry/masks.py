@@ -10,6 +10,7 @@ from .operations import MOST, NUMBERS
 FIRST = ctypes.create_string_buffer(b"\0", 1)  # of a copy in numbers one byte is known: it goes with the block, or with what is written over it
 MANY = 256
 FEW_COMPLEMENTS = 16
+FEW_OF = 8  # one place in so many is few
 MOST_COUNTED = 8 * MOST  # elements of an unknown mask of which rows are counted one by one
 FOLLOWED = "mul add sub rsub div true_divide neg abs where clamp clamp_min clamp_max maximum minimum".split()  # two values become two others
 TOGETHER = "mul add maximum minimum".split()  # of two masks: both are true, or neither
@@ -62,6 +63,18 @@ class Masks:
             return None
         self.rules.masked = True
         return self.torch.cat([self.mask_of(x) if of is None else ~self.mask_of(of) for x, of in zip(parts, pairs)], dim)
+
+    def both_masks(self, parts, shape):
+        """An unknown mask and a known one that is true in few places (pairs of atoms of one molecule): only these may be true of both. None: there is no such."""
+        n = shape.numel()
+        for x in parts:
+            if isinstance(x, self.torch.Tensor) and x.dtype is self.torch.bool and self.on_card(x) and x.shape == shape and MANY <= n <= MOST:
+                held, state = self.twin(x)
+                if state == 1 and held.sum() * FEW_OF <= n:
+                    self.rules.masked = True
+                    held[held.clone()] = self.rules.mask((int(held.sum()),))
+                    return held
+        return None
 
     def mask_of(self, x):
         held, state = self.twin(x)

@@ -29,7 +29,7 @@ PRODUCTS = "mm addmm bmm baddbmm addmv addbmm dot".split()
 WRITTEN = dict.fromkeys(("cudnn_batch_norm", "native_batch_norm", "batch_norm_gather_stats_with_counts"), ("running_mean", "running_var"))
 # They fill their results, and a kernel that nothing here sees goes on: found with the samples of PyTorch's own tests (2.11), unknown and of a few numbers.
 CLEARED = """upsample_linear1d upsample_bicubic2d max_unpool2d max_unpool3d histc bincount nll_loss2d_forward lu_unpack linalg_lu linalg_inv_ex
-linalg_householder_product""".split()
+linalg_householder_product unfold_backward""".split()
 SEARCHES = ("searchsorted", "Scalar"), ("bucketize", "Scalar")
 GROWING = "repeat_interleave bincount".split()  # as large as a value says, with nothing that bounds it
 READING = "nonzero _unique _unique2 unique_dim unique_consecutive unique_dim_consecutive equal".split()  # they read a count of their own inside
