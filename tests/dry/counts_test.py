@@ -166,14 +166,16 @@ class Counts(Dry):
     def test_of_pairs_no_more_are_near_than_are_in_one_group(self):
         program = """
             import torch
-            at, group = torch.randn(96, 3, device="cuda"), torch.repeat_interleave(torch.arange(12), 8).cuda()
-            near = (torch.cdist(at, at) < 0.5) & (group[:, None] == group[None])
-            near.fill_diagonal_(False)
-            i, j = near.nonzero(as_tuple=True)
-            print(len(i), len(at[i] - at[j]), len(((group[:, None] == group[None]) & (torch.cdist(at, at) < 0.5)).nonzero()))
+            for groups in 12, 96:
+                at, group = torch.randn(8 * groups, 3, device="cuda"), torch.repeat_interleave(torch.arange(groups), 8).cuda()
+                near = (torch.cdist(at, at) < 0.5) & (group[:, None] == group[None])
+                near.fill_diagonal_(False)
+                i, j = near.nonzero(as_tuple=True)
+                print(len(i), len(at[i] - at[j]), len(((group[:, None] == group[None]) & (torch.cdist(at, at) < 0.5)).nonzero()))
             """
-        for how, said in {"random": "336 336 384", "balanced": "0 0 0", "worst": "672 672 768"}.items():
-            self.assertEqual(self.guesses(program, HEADROOM_DRY_ROUTING=how), ([said], [(6, MASKS)]))
+        sizes = {"random": ["336 336 384", "2688 2688 3072"], "balanced": ["0 0 0"] * 2, "worst": ["672 672 768", "5376 5376 6144"]}
+        for how, said in sizes.items():
+            self.assertEqual(self.guesses(program, HEADROOM_DRY_ROUTING=how), (said, [(7, MASKS)]))
 
     def test_a_count_that_may_become_a_size_is_told(self):
         for read in "int(mask.sum())", "mask.long().sum().item()", "torch.count_nonzero(mask).item()", "mask.sum(1).max().item()", "mask.cumsum(1)[:, -1].max().item()", \

@@ -65,7 +65,7 @@ class Masks:
         return self.torch.cat([self.mask_of(x) if of is None else ~self.mask_of(of) for x, of in zip(parts, pairs)], dim)
 
     def both_masks(self, parts, shape):
-        """An unknown mask and a known one that is true in few places (pairs of atoms of one molecule): only these may be true of both. None: there is no such."""
+        """Of an unknown mask and a known one that is true in few places (pairs of atoms of one molecule), only these may be true in both. None: no such pair."""
         n = shape.numel()
         for x in parts:
             if isinstance(x, self.torch.Tensor) and x.dtype is self.torch.bool and self.on_card(x) and x.shape == shape and MANY <= n <= MOST:

@@ -93,7 +93,8 @@ class Twins:
 
     def drop(self, t):
         n, size, begin = self.span(t), t.element_size(), t.data_ptr()
-        if n == t.numel() or n > COPIED:
+        few = t.numel() <= MOST_PIECES and not t.dtype.is_floating_point  # a row, or the diagonal, of a large mask
+        if n == t.numel() or n > (MOST if few else COPIED):
             if n:
                 library.forget(begin, n * size)
             return
