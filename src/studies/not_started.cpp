@@ -1,4 +1,5 @@
 // What people write in place of a program, and what they mean.
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cerrno>
