@@ -11,6 +11,7 @@
 #include "dry/library/recorder.h"
 #include "dry/library/torch.h"
 #include "dry/library/values.h"
+#include "dry/library/watchdog.h"
 #include "dry/library/work.h"
 #include "dry/library/world.h"
 
@@ -22,7 +23,10 @@ int headroom_dry_version(void) { return HEADROOM_DRY_DOORS; }
 void headroom_dry_mark(const char* what, const char* text, int64_t value) {
   settle();
   host_worked();
-  if (std::string_view(what ? what : "") == "phase") phase_told(text ? text : "");
+  if (std::string_view(what ? what : "") == "phase") {
+    phase_told(text ? text : "");
+    if (std::string_view(text ? text : "") == "backward") backward_begins();
+  }
   Recorder& record = Recorder::get();
   record.add(Mark{record.name(what ? what : ""), record.name(text ? text : ""), value});
 }

@@ -33,6 +33,16 @@ std::uint64_t period_ns() {
   }
 }
 
+// On a card the 100 ms begin anywhere: the look after a sum comes 50 ms later in the mean, so it is not let to come sooner. A late one bounds that: it comes
+// once a whole period has gone by. Where a backward pass has begun before, DDP has made its buckets anew, and the look comes.
+std::uint64_t holds_ns() {
+  switch (when_asked()) {
+    case When::at_once: return 0;
+    case When::late: return period_ns();
+    default: return period_ns() / 2;
+  }
+}
+
 // A program that stands still for so long waits for the watchdog, or does what is not counted, which takes longer than 100 ms on a card's machine too.
 constexpr auto still = std::chrono::seconds(5);
 // The program goes on without a watchdog that has not come back from its look: it may wait for a lock.
@@ -52,6 +62,10 @@ struct Watchdogs {
   std::atomic<std::uint64_t> due_ns = period_ns();  // when they look next, by the pace
   std::atomic<bool> have_work = false;              // a collective since they looked, or one that was not done then
   std::atomic<bool> have_large_sum = false;
+  std::atomic<bool> next_sum_holds = true;        // the next large sum is the first since they looked, or of its backward pass
+  std::atomic<std::uint64_t> holds_until_ns = 0;  // such a sum is held so long
+
+  bool due(std::uint64_t now) const { return now >= due_ns && now >= holds_until_ns; }
 
   Watchdogs();
 };
@@ -150,8 +164,16 @@ bool done_for_watchdog(const Event& event) {
 }
 
 void collective_given(bool is_large_sum) {
-  watchdogs().have_work = true;
-  if (is_large_sum) watchdogs().have_large_sum = true;
+  Watchdogs& w = watchdogs();
+  w.have_work = true;
+  if (!is_large_sum) return;
+  w.have_large_sum = true;
+  if (w.next_sum_holds.exchange(false)) w.holds_until_ns = paced_ns() + holds_ns();
+}
+
+void backward_begins() {
+  watchdogs().holds_until_ns = 0;
+  watchdogs().next_sum_holds = true;
 }
 
 void watchdog_gives() {
@@ -161,12 +183,13 @@ void watchdog_gives() {
 void let_watchdogs_look() {
   Watchdogs& all = watchdogs();
   const std::uint64_t now = paced_ns();
-  if (now < all.due_ns || is_watchdog()) return;
+  if (!all.due(now) || is_watchdog()) return;
   static auto* const has_python = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "PyGILState_Check"));
   if (all.have_work && has_python && has_python()) return;  // a tensor's end may need it: at a later call
   std::unique_lock lock(all.mutex);
-  if (now < all.due_ns) return;
+  if (!all.due(now)) return;
   all.due_ns = (now / period_ns() + 1) * period_ns();
+  all.next_sum_holds = true;
   if (!all.have_work.exchange(false)) return;
   if (all.have_large_sum.exchange(false)) say_speed_decides();
   std::vector<Watchdog*> look;

@@ -9,6 +9,7 @@ namespace headroom::dry {
 bool is_watchdog();                        // the calling thread
 bool done_for_watchdog(const Event&);      // what it is told that asks
 void collective_given(bool is_large_sum);  // such a sum may be of a bucket of DDP, which this thread holds and the program gives back
+void backward_begins();                    // by the observer: DDP has made buckets anew, if it was to
 void let_watchdogs_look();  // the program went on; the calling thread holds no lock that PyTorch takes to free a tensor, but Python's
 void watchdog_gives();      // the calling thread gives a block back: if it is a watchdog, when it looks decides what the program needs
 
