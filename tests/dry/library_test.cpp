@@ -270,6 +270,11 @@ TEST_F(DryLibrary, HandlesAndStreamsTakeMemoryBesideTheContext) {
   EXPECT_EQ(run("beside"), (Numbers{0, 0, 0, 80, 88, 158})) << "a reserve has the rest";
 }
 
+TEST_F(DryLibrary, GraphsTakeMemoryUntilTheyAreDestroyed) {
+  settings.card.libraries_bytes = 0;
+  EXPECT_EQ(run("graph_memory"), (Numbers{0, 4, 10, 4, 0})) << "5 KiB for each of 1000 nodes, in pieces of 2 MiB, and a stream";
+}
+
 TEST_F(DryLibrary, VisibleCardsAreCounted) {
   settings.cards = 4;
   EXPECT_EQ(run("count"), (Numbers{0, 4, 4, 0, 1024}));

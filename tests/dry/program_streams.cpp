@@ -109,6 +109,27 @@ void graphs() {
   print(call("cudaGraphExecDestroy", executable));
 }
 
+void graph_memory() {  // what graphs take of the card while they can be launched
+  register_kernel();
+  void *stream = nullptr, *graph = nullptr, *first = nullptr, *second = nullptr;
+  call("cudaStreamCreate", &stream);
+  const long long free_before = free_mib();
+  const auto taken = [&] { return free_before - free_mib(); };
+  call("cudaStreamBeginCapture", stream, 0);
+  for (int i = 0; i < 1000; ++i) launch(stream);
+  call("cudaStreamEndCapture", stream, &graph);
+  print(taken());
+  for (void** const executable : {&first, &second}) {
+    call("cudaGraphInstantiate", executable, graph, 0ull);
+    print(taken());
+  }
+  call("cudaGraphDestroy", graph);
+  for (void* const executable : {first, second}) {
+    call("cudaGraphExecDestroy", executable);
+    print(taken());
+  }
+}
+
 void marks() {
   call("headroom_dry_mark", "phase", "forward", std::int64_t(3));
   print(call("headroom_dry_scope", std::uint32_t(5)));
@@ -130,5 +151,6 @@ void speed() {
 }  // namespace
 
 const Words stream_words = {
-    {"streams", streams}, {"order", order}, {"asked_again", asked_again}, {"graphs", graphs}, {"marks", marks}, {"speed", speed},
+    {"streams", streams}, {"order", order}, {"asked_again", asked_again}, {"graphs", graphs}, {"graph_memory", graph_memory},
+    {"marks", marks},     {"speed", speed},
 };

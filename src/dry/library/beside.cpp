@@ -46,11 +46,11 @@ std::uint64_t bytes_of(const Counts& counts) {
 
 }  // namespace
 
-void takes_beside(Beside what, int device) {
+void takes_beside(Beside what, int device, std::int64_t more) {
   static std::array<Counts, most_cards> counts;
   Counts& own = counts[std::size_t(device)];
   const std::uint64_t before = bytes_of(own);
-  ++own[std::size_t(what)];
+  own[std::size_t(what)] += std::uint64_t(more);
   if (const std::uint64_t now = bytes_of(own); now != before) beside_is(device, now - std::min(now, card().libraries_bytes));
 }
 

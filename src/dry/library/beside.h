@@ -7,7 +7,7 @@ namespace headroom::dry {
 
 enum class Beside : std::uint8_t { kernels, blas_handle, dnn_or_attention, solver, transforms, stream, graph_node };
 
-// One more of them on a device, from now on.
-void takes_beside(Beside, int device);
+// So many more of them on a device, from now on; fewer where that is below 0.
+void takes_beside(Beside, int device, std::int64_t more = 1);
 
 }  // namespace headroom::dry

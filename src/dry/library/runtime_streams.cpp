@@ -27,6 +27,7 @@ namespace {
 struct Captures {
   std::mutex mutex;
   std::map<std::uint32_t, std::vector<Stream*>> streams;  // the streams that each capture has reached
+  std::map<std::uint32_t, std::uint64_t> before;          // what graphs had been given when each began
   std::uint32_t last = 0;
 };
 Captures& captures() {
@@ -36,6 +37,8 @@ Captures& captures() {
 
 struct GraphOf {
   std::uint32_t number;
+  std::uint64_t nodes = 0;
+  int device = 0;
 };
 
 void graph_entry(GraphDone done, const Stream& s, std::uint32_t number) {
@@ -163,6 +166,7 @@ int cudaStreamBeginCapture(StreamHandle s, int) {
   Stream& stream = stream_of(s);
   stream.capture = ++c.last;
   c.streams[c.last] = {&stream};
+  c.before[c.last] = work_captured();
   graph_entry(GraphDone::begin, stream, c.last);
   return ok;
 }
@@ -176,7 +180,8 @@ int cudaStreamEndCapture(StreamHandle s, void** out) {
   const std::uint32_t number = stream.capture;
   for (Stream* one : c.streams[number]) one->capture = 0;
   c.streams.erase(number);
-  *out = new GraphOf{number};
+  *out = new GraphOf{number, work_captured() - c.before[number]};
+  c.before.erase(number);
   graph_entry(GraphDone::end, stream, number);
   return ok;
 }
@@ -222,9 +227,10 @@ int cudaGraphGetNodes(void*, void** nodes, std::size_t* count) {
   return ok;
 }
 int cudaGraphInstantiateWithFlags(void** out, void* graph, unsigned long long) {
-  const std::uint32_t number = graph ? static_cast<GraphOf*>(graph)->number : 0;
-  *out = new GraphOf{number};
-  graph_entry(GraphDone::instantiate, stream_of(nullptr), number);
+  const GraphOf from = graph ? *static_cast<GraphOf*>(graph) : GraphOf{0};
+  *out = new GraphOf{from.number, from.nodes, device()};
+  takes_beside(Beside::graph_node, device(), std::int64_t(from.nodes));
+  graph_entry(GraphDone::instantiate, stream_of(nullptr), from.number);
   return ok;
 }
 int cudaGraphInstantiate(void** out, void* graph, unsigned long long flags) { return cudaGraphInstantiateWithFlags(out, graph, flags); }
@@ -241,7 +247,9 @@ int cudaGraphDestroy(void* graph) {
   return ok;
 }
 int cudaGraphExecDestroy(void* executable) {
-  delete static_cast<GraphOf*>(executable);
+  const auto* const one = static_cast<GraphOf*>(executable);
+  if (one) takes_beside(Beside::graph_node, one->device, -std::int64_t(one->nodes));
+  delete one;
   return ok;
 }
 int cudaGraphDebugDotPrint(void*, const char*, unsigned) { return ok; }

@@ -1,5 +1,4 @@
 #include "dry/library/work.h"
-#include "dry/library/beside.h"
 
 #include <algorithm>
 #include <cstring>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "dry/cuda_types.h"
+#include "dry/library/beside.h"
 #include "dry/library/host.h"
 #include "dry/library/memory.h"
 #include "dry/library/pace.h"
@@ -40,7 +40,7 @@ Streams& streams() {
   return one;
 }
 
-std::atomic<std::uint64_t> given = 0;
+std::atomic<std::uint64_t> given = 0, captured = 0;
 thread_local std::uint32_t launched_into = 0;
 
 std::uint32_t index_of(int device) { return std::uint32_t(device); }
@@ -50,7 +50,7 @@ void occupy(Stream& stream, double seconds) {
   launched_into = stream.number;
   ++given;
   if (stream.capture) {
-    takes_beside(Beside::graph_node, stream.device);
+    ++captured;
     return;
   }
   const auto takes = std::uint64_t((seconds + card().launch_s) * 1e9);
@@ -68,6 +68,7 @@ void host_waits(WaitsFor what, std::uint32_t number, std::uint64_t until_ns) {
 }  // namespace
 
 std::uint64_t work_given() { return given; }
+std::uint64_t work_captured() { return captured; }
 
 Stream& stream_of(StreamHandle handle) {
   if (reinterpret_cast<std::uintptr_t>(handle) < 16) return streams().own[std::size_t(std::min(device(), int(streams().own.size()) - 1))];

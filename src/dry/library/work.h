@@ -36,7 +36,8 @@ struct Event {
 };
 Event* make_event();
 
-std::uint64_t work_given();  // how much the card was given so far that may change its memory
+std::uint64_t work_captured();  // how much of what the card was given went into graphs
+std::uint64_t work_given();     // how much the card was given so far that may change its memory
 
 void host_waits(const Stream&);
 void host_waits(const Event&);
