@@ -39,6 +39,9 @@ void with_progress(const char* who, const Common& common, bool resume, Elsewhere
   host.progress = [&](double share, const std::string& doing) {
     if (progress) progress->show(share, doing);
   };
+  host.announce = [&](const std::string& doing) {
+    if (progress) progress->announce(doing);
+  };
   work(host);
 }
 

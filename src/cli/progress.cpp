@@ -30,6 +30,10 @@ std::string Progress::left(double done_share) const {
   return left_in_words(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start_).count(), done_share);
 }
 
+void Progress::announce(const std::string& doing) {
+  if (terminal_) show(0, doing);
+}
+
 void Progress::show(double done_share, const std::string& doing) {
   if ((!terminal_ && !lines_) || !pace_.passes(Pace::Clock::now())) return;
   if (lines_) {

@@ -44,6 +44,7 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   void show(double done_share, const std::string& doing);  // share of the work, 0 to 1
+  void announce(const std::string& doing);                 // before anything is done: on a terminal alone
 
  private:
   std::string left(double done_share) const;

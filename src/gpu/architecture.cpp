@@ -46,8 +46,7 @@ constexpr Architecture table[] = {
      // Driver for CUDA 13.0. A card that reports 143 771 MiB has 150 109 880 320 bytes by cudaMemGetInfo (2026-11-26). A sweep of `headroom
      // attention` of 2026-11-21 says the same: it could have 148 483 735 552 bytes beside the context, and left 1 GiB to other programs. A step
      // loaded 4 to 15 MB, since 2026-11-30, when it tries more kernels, up to 19, and at most 1 848 320 bytes remain unexplained.
-     .measured = {.driver_keeps_bytes = 143771 * mib - 150109880320, .context_bytes = 552402944, .libraries_bytes = 24 * mib},
-     .pytorch_joining_bytes = 767 * mib},
+     .measured = {.driver_keeps_bytes = 143771 * mib - 150109880320, .context_bytes = 552402944, .libraries_bytes = 24 * mib}},
     // What PyTorch calls 9.4 is AMD's; it gives hipBLASLt as much there (parseChosenWorkspaceSize).
     {.sm = 94, .name = "AMD CDNA 3", .runs_cuda = false, .shared_bytes = 64 * kib, .pytorch_workspace_bytes = 128 * mib},
     {.sm = 100, .name = "Blackwell", .shared_bytes = 227 * kib, .pytorch_workspace_bytes = large_workspace, .network_bytes_per_s = 50e9},
@@ -108,8 +107,8 @@ Overhead overhead_of(const Device& d, int gpus, RunBy program) {
   Beside beside = measured ? a.measured : a.beside;
   if (measured && !ours) beside.libraries_bytes = counted ? 0 : pytorch_libraries_bytes;
   if (peers == 0) return {beside, 0, measured};
-  const std::uint64_t streams = counted ? 0 : pytorch_streams_bytes;
-  const std::uint64_t first = ours ? a.joining_bytes + a.peer_context_bytes : a.pytorch_joining_bytes + streams,
+  const std::uint64_t of_pytorch = measured ? pytorch_nccl_bytes + (counted ? 0 : pytorch_streams_bytes) : a.pytorch_joining_bytes;
+  const std::uint64_t first = ours ? a.joining_bytes + a.peer_context_bytes : of_pytorch,
                       each = a.peer_bytes + (ours ? a.peer_context_bytes : 0);
   return {beside, first + (peers - 1) * each, measured && peers == 1};
 }

@@ -21,9 +21,9 @@ struct Beside {                          // bytes taken on a card beside a progr
 // that reports 81 559 MiB lends 79.11 GiB in all (vLLM's issue 27508), so that its driver keeps 0.54 GiB; held back is twice that.
 constexpr Beside beside_reserve{.driver_keeps_bytes = 1280u << 20, .context_bytes = 1024u << 20, .libraries_bytes = 64u << 20};
 
-// A training step of PyTorch has as much beside the context in kernels' code and handles of libraries; and its streams take as much, which it makes
-// all at once where a program asks for one. An H200's, with torch 2.11 (bench/results/h200_pytorch_beside_2026-11-30.txt).
-constexpr std::uint64_t pytorch_libraries_bytes = 252u << 20, pytorch_streams_bytes = 70u << 20;
+// A training step of PyTorch has as much beside the context in kernels' code and handles of libraries; its streams take as much, which it makes all at once
+// where a program asks for one; and what is left of 1.57 GiB is NCCL's. An H200's, with torch 2.11 (bench/results/h200_pytorch_beside_2026-11-30.txt).
+constexpr std::uint64_t pytorch_libraries_bytes = 252u << 20, pytorch_streams_bytes = 70u << 20, pytorch_nccl_bytes = 767u << 20;
 
 struct Architecture {
   int sm = 0;  // the compute capability that it begins with, 90 for 9.0

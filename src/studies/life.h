@@ -24,8 +24,9 @@ struct Host {           // what a study needs from the program that runs it
   bool resume = false;  // continue the interrupted run with the same settings
   std::function<bool()> stop = [] { return false; };
   std::function<void(double share, const std::string& doing)> progress = [](double, const std::string&) {};
-  std::function<void(const std::string&)> say = [](const std::string&) {};  // prints a line at once
-  std::chrono::milliseconds patience = Results::usual_wait;                 // how long to wait for a store that another program holds
+  std::function<void(const std::string& doing)> announce = [](const std::string&) {};  // before long work; only a terminal shows it
+  std::function<void(const std::string&)> say = [](const std::string&) {};             // prints a line at once
+  std::chrono::milliseconds patience = Results::usual_wait;  // how long to wait for a store that another program holds
 };
 
 // Call it before work that takes seconds: throws an Error where a Life could not begin.

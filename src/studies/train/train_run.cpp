@@ -282,7 +282,7 @@ Outcome train_study(const TrainRun& asked, const Device& device, const Host& hos
   Running run{
       .r = r, .data = data, .host = host, .stop = stop, .t = t, .hyper = r.recipe.served(r.hyper), .at = at, .resumed = newest.has_value()};
   if (t.rank() == 0) run.life.emplace(life_of(r, at, settings_before, device, host));
-  host.progress(0, words_of_first_step(ctx.on_gpu()));
+  host.announce(words_of_first_step(ctx.on_gpu()));
   t.warm();
   const engine::Recorded passes([&] { t.passes(run.hyper); }, ctx);
   run.start = std::chrono::steady_clock::now();
