@@ -94,7 +94,7 @@ struct BlockChange {  // PyTorch's caching allocator hands out (bytes > 0) or ta
 
 struct Driver {  // the driver's memory of a device changes: cudaMalloc, cudaFree, pages of virtual memory
   static constexpr Kind kind = Kind::driver;
-  std::uint64_t address;
+  std::uint64_t address;  // 0: no block of the program's, but what libraries have, and pages that map pinned memory
   std::int64_t bytes;
   std::uint64_t used;    // after this, without the context
   std::uint64_t others;  // what other processes of the run have of the same card, with their contexts

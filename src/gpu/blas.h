@@ -32,10 +32,10 @@ struct Gemm {  // C[m, n] = alpha · A[m, k] · B[k, n] + beta · (add or C), `c
 
 void multiply(const Gemm&, void* workspace, void* stream);
 
-// While an object of this class exists, multiply() measures cuBLASLt's algorithms for each product that is new on this card. It uses the
-// given operands (so C is written many times), waits for each, and uses the fastest from then on. A long product takes up to a second so.
-// The destructor stores the choices in the user's cache folder. If the folder cannot be written, nothing is measured: otherwise two runs could choose different algorithms
-// and give different bits. An unmeasured product uses the first algorithm offered. Each algorithm gives the same bits every time.
+// While an object of this class exists, multiply() measures cuBLASLt's algorithms for each product that is new on this card, up to a second for a long
+// one. It uses the given operands (so C is written many times), waits for each algorithm, and uses the fastest from then on. The destructor stores the
+// choices in the user's cache folder. If the folder cannot be written, nothing is measured: otherwise two runs could choose different algorithms and give
+// different bits. An unmeasured product uses the first algorithm offered. Each algorithm gives the same bits every time.
 class Measuring {
  public:
   Measuring();

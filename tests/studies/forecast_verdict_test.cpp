@@ -134,6 +134,27 @@ TEST_F(ForecastVerdict, APoolNeedsWhatIsLiveAtLeast) {
   EXPECT_TRUE(answer(73).starts_with("Does not fit on NVIDIA H100 SXM: it needs at least ")) << verdict(t);
 }
 
+TEST_F(ForecastVerdict, WhatLibrariesTakeIsBesideWhatTheProgramDoes) {
+  constexpr std::uint64_t mib = mebibyte;
+  dry::ProgramRecord w;
+  const auto changes = [&](std::uint64_t address, std::int64_t bytes, std::uint64_t used) {
+    w.add(dry::Driver{address, bytes, used, 0, 0, 0});
+  };
+  changes(0x1000, 20 * mebibyte, 20 * mib);
+  changes(0, 64 * mebibyte, 84 * mib);
+  changes(0x1000, -20 * mebibyte, 64 * mib);
+  changes(0, 8 * mebibyte, 72 * mib);
+  const ProgramAccount a = story(w).cards.at(0);
+  EXPECT_EQ(a.peak_allocated_bytes, 20 * mib) << "a program without PyTorch";
+  EXPECT_EQ(a.libraries_bytes, 72 * mib);
+  EXPECT_EQ(a.elsewhere_bytes, 64 * mib) << "with the 20 it had 84, which is the most";
+  Told t;
+  t.device = device_described("h200");
+  EXPECT_EQ(overhead_of(t, 1).beside.libraries_bytes, 0u) << "a dry run has counted them";
+  t.row.source = "measured";
+  EXPECT_EQ(overhead_of(t, 1).beside.libraries_bytes, pytorch_libraries_bytes) << "a real run does not tell them";
+}
+
 TEST_F(ForecastVerdict, EqualRanksAreInTheirOrder) {
   dry::ProgramRecord w;
   w.mark("torch", "2.15.0", 1);

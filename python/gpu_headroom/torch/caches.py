@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple, Union
 import torch
 
 from .calls import KINDS, tf32_of
-from .direct import any_autocast, directly, form_of, keep, plain, run_directly, settled
+from .direct import any_autocast, directly, form_of, form_of_three, keep, plain, run_directly, settled
 
 Tensor = Optional[torch.Tensor]
 _MOST = 4096
@@ -93,15 +93,14 @@ def key_of(q: Any, k: Any, v: Any, lengths: Any, pages: Any, sink: Any, slopes: 
             return None
     kind = int
     if type(lengths) is not int:
-        kind = None if lengths is None else form_of(lengths)
+        kind = form_of(lengths)
         if kind is not None and lengths.dtype not in _WHOLE:
             return None
     if sink is not None and sink.is_neg():
         return None
     try:
         return (
-            q.shape, q.stride(), k.shape, k.stride(), v.shape, v.stride(), q.dtype, k.dtype, v.dtype, q.device, k.device, v.device,
-            kind, *(None if t is None else form_of(t) for t in (pages, sink, slopes)), options, types, of_window, torch.are_deterministic_algorithms_enabled(),
+            form_of_three(q, k, v), kind, form_of(pages), form_of(sink), form_of(slopes), options, types, of_window, torch.are_deterministic_algorithms_enabled(),
             torch.get_num_threads() if q.is_cpu else tf32_of(-1, q) if options[5] is None and q.dtype == torch.float32 else None,
         )  # fmt: skip
     except RuntimeError:  # a tensor without strides

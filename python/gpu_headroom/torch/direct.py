@@ -106,9 +106,14 @@ def directly(q, k, v):
     )
 
 
+def form_of_three(q, k, v):
+    """What checks and kernels look at of q, k and v. RuntimeError: one has no strides."""
+    return q.shape, q.stride(), k.shape, k.stride(), v.shape, v.stride(), q.dtype, k.dtype, v.dtype, q.device, k.device, v.device
+
+
 def form_of(t):
-    """Of a tensor beside q, k and v: what checks look at, but for its numbers."""
-    return t.shape, t.dtype, t.layout, t.device
+    """Of a tensor beside q, k and v, or None: what checks look at, but for its numbers."""
+    return None if t is None else (t.shape, t.dtype, t.layout, t.device)
 
 
 def without_gradients(function):

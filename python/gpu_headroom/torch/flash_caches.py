@@ -7,7 +7,7 @@ import torch
 from .caches import again, key_of
 from .checks import cast, whole_number
 from .flash_checks import (
-    IN_8_BITS, can_be_read, check_caches, check_lengths, check_new, check_pages, check_room, check_whole, check_within, checked_once, flag, form_of, room_of, wide,
+    IN_8_BITS, can_be_read, check_caches, check_lengths, check_new, check_pages, check_room, check_whole, check_within, checked_once, flag, forms_of, room_of, wide,
 )  # fmt: skip
 from .functions import attention, attention_with_cache, checked_over_cache, slopes_over_cache
 from .new_keys import append, behind, turned_behind
@@ -100,7 +100,7 @@ def _check_numbers(c: Asked) -> None:
 
 def _with_form(key: Any, c: Asked) -> Any:
     """What decides whether new keys and values fit; None: look each time."""
-    form = form_of((c.k, c.v, c.cos, c.sin))
+    form = forms_of((c.k, c.v, c.cos, c.sin))
     return None if form is None else (key, form)
 
 
@@ -128,7 +128,7 @@ def over_cache(c: Asked, options: Options, interleaved: Any) -> WithLse:
         out = _again(key, c, c.lengths)
         if out is not None:
             return out
-    checked_once(form_of(c[2:], options) if key is None else _with_form(key, c), _check_form, c, options)
+    checked_once(forms_of(c[2:], options) if key is None else _with_form(key, c), _check_form, c, options)
     _check_numbers(c)
     q, k_cache, v_cache, lengths = c.q, c.k_cache, c.v_cache, c.lengths
     if c.k is not None and c.v is not None and lengths is not None:

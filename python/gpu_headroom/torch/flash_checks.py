@@ -10,7 +10,7 @@ import torch.overrides
 
 from .checks import one_line, whole_number
 from .caches import FIXED
-from .direct import any_autocast, directly, keep, plain
+from .direct import any_autocast, directly, form_of, keep, plain
 from .functions import Window
 
 OPEN = 1 << 31  # keys on a side of a window that has no end there
@@ -25,17 +25,15 @@ def can_be_read(numbers: torch.Tensor) -> bool:
     return directly(numbers, numbers, numbers) and not (numbers.is_cuda and torch.cuda.is_current_stream_capturing())
 
 
-def form_of(tensors: Sequence[Any], options: Sequence[Any] = ()) -> Optional[Tuple[Any, ...]]:
+def forms_of(tensors: Sequence[Any], options: Sequence[Any] = ()) -> Optional[Tuple[Any, ...]]:
     """By which checks of tensors and options are kept: shape, type, layout and place of each tensor, and that a number is one; None: look each time."""
     if torch.compiler.is_compiling():
         return None
     made: List[Any] = []
     try:
         for t in tensors:
-            if t is None:
-                made.append(None)
-            elif type(t) in plain:
-                made.append((t.shape, t.dtype, t.layout, t.device))
+            if t is None or type(t) in plain:
+                made.append(form_of(t))
             elif type(t) is int:
                 made.append(int)
             else:

@@ -8,7 +8,7 @@ import torch
 from . import quick
 from .calls import tf32_of
 from .checks import check_quantise, checked, checked_seed, options_of, slopes_of, with_signs
-from .direct import draw_of, form_of, keep, known, plain, run_directly, seed_of, settled
+from .direct import draw_of, form_of, form_of_three, keep, known, plain, run_directly, seed_of, settled
 
 
 def key_of(q, k, v, asked, window, deterministic):
@@ -22,11 +22,9 @@ def key_of(q, k, v, asked, window, deterministic):
         if t is not None and type(t) not in plain:
             return None
     return (
-        q.shape, q.stride(), k.shape, k.stride(), v.shape, v.stride(), q.dtype, k.dtype, v.dtype, q.device, k.device, v.device,
-        is_causal, is_causal is True, deterministic, None if window is None else (window, type(window)), None if tf32 is None else (tf32, type(tf32)),
+        form_of_three(q, k, v), is_causal, is_causal is True, deterministic, None if window is None else (window, type(window)), None if tf32 is None else (tf32, type(tf32)),
         scale, align, layout, softcap, type(softcap), variant, enable_gqa, type(enable_gqa), quantise, dropout_p,
-        None if sink is None else form_of(sink), None if cu_q is None else form_of(cu_q), None if cu_k is None else form_of(cu_k),
-        None if slopes is None else form_of(slopes),
+        form_of(sink), form_of(cu_q), form_of(cu_k), form_of(slopes),
         torch.get_num_threads() if q.is_cpu else tf32_of(-1, q) if tf32 is None and q.dtype == torch.float32 else None,
     )  # fmt: skip
 

@@ -14,7 +14,7 @@ from .. import library as lib
 from . import masks, quick
 from .calls import KINDS, ORDERS
 from .checks import cast, options_of, reason_why_not
-from .direct import any_autocast, directly, draw_of, keep, run, run_directly, seed_of, settled
+from .direct import any_autocast, directly, draw_of, form_of_three, keep, run, run_directly, seed_of, settled
 from .imports import when_imported
 from .transforms import COMPILED, FUNCTIONALIZED, NO_FORWARD_MODE, at_trace, is_differentiated, is_differentiated_at_trace, is_functionalized
 
@@ -289,10 +289,8 @@ def _attend(given, asked, seen):
     kept_as = found = None
     if attn_mask is None and type(dropout_p) in (float, int) and directly(query, key, value) and not any_autocast():
         try:
-            kept_as = (
-                query.shape, query.stride(), key.shape, key.stride(), value.shape, value.stride(), query.dtype, key.dtype, value.dtype,
-                query.device, key.device, value.device, asked, torch.are_deterministic_algorithms_enabled(), torch.get_num_threads() if query.is_cpu else None,
-            )  # fmt: skip
+            threads = torch.get_num_threads() if query.is_cpu else None
+            kept_as = form_of_three(query, key, value), asked, torch.are_deterministic_algorithms_enabled(), threads
             found = _known.get(kept_as)
         except (TypeError, RuntimeError):  # something in it is a list, say, or a tensor has no strides
             kept_as = None

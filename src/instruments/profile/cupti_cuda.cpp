@@ -90,7 +90,6 @@ void give_buffer(std::uint8_t** buffer, std::size_t* size, std::size_t* most_rec
   *most_records = 0;
 }
 
-// What a record says, in our words; nothing where it is of no use. A card's work has a beginning and an end on the card.
 template <class Record>
 Activity on_card(Activity::Kind kind, const Record& r, const char* name) {
   return {.kind = kind,
@@ -165,6 +164,7 @@ const Record& as(const CUpti_Activity* record) {
   return *reinterpret_cast<const Record*>(record);
 }
 
+// What a record says, in our words; nothing where it is of no use.
 std::optional<Activity> activity_of(const CUpti_Activity* record) {
   using Kind = Activity::Kind;
   switch (record->kind) {

@@ -58,10 +58,11 @@ struct Fraction {  // the program's own limit: set_per_process_memory_fraction
 struct ProgramAccount {
   int pid = 0, rank = 0, card = 0;
   std::uint64_t peak_allocated_bytes = 0, peak_reserved_bytes = 0;
-  std::uint64_t unsure_bytes = 0;                       // workspaces of libraries may take so much more or less
-  std::uint64_t pool_slack_bytes = 0;                   // cudaMallocAsync: what its pools have taken and may not need
-  std::uint64_t elsewhere_bytes = 0;                    // taken from the driver, not through PyTorch's allocator
-  std::uint64_t others_bytes = 0;                       // by which the card's peak was higher, because of other processes on it
+  std::uint64_t unsure_bytes = 0;      // workspaces of libraries may take so much more or less
+  std::uint64_t pool_slack_bytes = 0;  // cudaMallocAsync: what its pools have taken and may not need
+  std::uint64_t elsewhere_bytes = 0;   // taken from the driver, not through PyTorch's allocator
+  std::uint64_t libraries_bytes = 0;   // of them: libraries' code and handles, streams, graphs, pages that map pinned memory
+  std::uint64_t others_bytes = 0;      // by which the card's peak was higher, because of other processes on it
   std::optional<std::uint64_t> step_allocated_bytes{};  // the last whole step's
   std::uint64_t saved_bytes = 0;                        // saved for backward, in the step of the peak
   std::int64_t whole_steps = 0, blocks = 0;

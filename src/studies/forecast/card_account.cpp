@@ -85,8 +85,10 @@ ProgramAccount Reading::account_of(std::uint32_t device, CardLog& c) {
   constexpr std::uint64_t page = 2 << 20;
   a.pool_slack_bytes = c.pool_taken - std::min(c.pool_taken, (c.pool_live + page - 1) / page * page);
   a.addresses_matter = c.pool_taken > 0;  // what a driver's pool keeps is not published
-  if (c.points.empty()) {                 // no PyTorch: what the program took from the driver
-    a.peak_allocated_bytes = a.peak_reserved_bytes = c.driver_most;
+  a.libraries_bytes = c.libraries_most;
+  if (c.points.empty()) {  // no PyTorch: what the program took from the driver
+    a.peak_allocated_bytes = a.peak_reserved_bytes = c.blocks_most;
+    a.elsewhere_bytes = c.driver_most - c.blocks_most;
     a.addresses_matter |= !story_.torch.empty();
     if (c.pool_taken > 0) {  // PyTorch by cudaMallocAsync
       a.peak_allocated_bytes = c.pool_live;

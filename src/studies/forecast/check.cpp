@@ -44,7 +44,7 @@ std::optional<Told> measured_told(const std::string& folder, const std::vector<s
   if (stories.empty()) return std::nullopt;
   Told t;
   t.device = device;
-  t.room = room_of_program(device, std::nullopt, int(stories.size()));
+  t.room = room_of_program(device, std::nullopt, int(stories.size()), RunBy::pytorch);
   t.row.program = as_typed_in_a_shell(program);
   t.row.device = device.name;
   t.row.memory_bytes = t.room.memory_bytes;

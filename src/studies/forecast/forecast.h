@@ -22,6 +22,6 @@ Outcome forecast(const Forecast&, const Host&, const ProgramOutput&, bool for_pe
 
 // The card that is described, as the library that stands in for CUDA answers for it.
 dry::Dry dry_of(const Device&, const Room&, int cards);
-Room room_of_program(const Device&, std::optional<std::uint64_t> asked, int ranks);
+Room room_of_program(const Device&, std::optional<std::uint64_t> asked, int ranks, RunBy = RunBy::dry_pytorch);
 
 }  // namespace headroom::studies

@@ -82,9 +82,9 @@ std::optional<DryRun> with_another_float(DryRunAsked& asked, const DryRun& run, 
 
 }  // namespace
 
-Room room_of_program(const Device& device, std::optional<std::uint64_t> asked, int ranks) {
+Room room_of_program(const Device& device, std::optional<std::uint64_t> asked, int ranks, RunBy program) {
   if (!device.bus.empty() && !asked) asked = device.total_bytes;  // a card that is here is asked about as if it were empty
-  return room_of(device, asked, ranks, RunBy::dry_pytorch);
+  return room_of(device, asked, ranks, program);
 }
 
 dry::Dry dry_of(const Device& device, const Room& room, int cards) {

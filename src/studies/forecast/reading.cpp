@@ -41,6 +41,9 @@ void Reading::operator()(const Head& h, const dry::BlockChange& b) {
 
 void Reading::operator()(const Head&, const dry::Driver& d) {
   CardLog& c = cards_[d.device];
+  if (d.address == 0) c.libraries += std::uint64_t(d.bytes);
+  c.libraries_most = std::max(c.libraries_most, c.libraries);
+  c.blocks_most = std::max(c.blocks_most, d.used - c.libraries);
   c.driver_most = std::max(c.driver_most, d.used);
   c.card_most = std::max(c.card_most, d.used + d.others);
 }

@@ -45,6 +45,8 @@ struct CardLog {
   std::uint64_t pool_live = 0, pool_taken = 0;
   std::uint64_t first_update = never;  // the event at which an optimizer first stepped
   std::uint64_t driver_most = 0, card_most = 0, allocated = 0, reserved = 0;
+  std::uint64_t libraries = 0, libraries_most = 0;  // what libraries have, and pages that map pinned memory: a part of the driver's
+  std::uint64_t blocks_most = 0;                    // the driver's without them
   std::optional<RanOut> ran_out;
   std::vector<std::pair<std::uint64_t, std::uint32_t>> phase_changes;  // from this event on
 };

@@ -293,7 +293,7 @@ Record uncertain_of(const Told& t, bool for_people) {
                         "counted here.",
                         words(most.pool_slack_bytes)));
   if (high && low < *high) {
-    const bool measured = overhead_of(t.device, int(t.row.ranks), RunBy::dry_pytorch).measured;
+    const bool measured = overhead_of(t, int(t.row.ranks)).measured;
     note(r, fmt::format("It needs {}{}.", words(low, *high),
                         measured ? "" : ": the bytes beside the tensors are a reserve, not measured on this card"));
   }
@@ -302,18 +302,18 @@ Record uncertain_of(const Told& t, bool for_people) {
 }
 
 void add_beside(const Told& t, Record& r) {
-  const Overhead o = overhead_of(t.device, int(std::max<std::int64_t>(1, t.row.ranks)), RunBy::dry_pytorch);
+  const Overhead o = overhead_of(t, int(std::max<std::int64_t>(1, t.row.ranks)));
   std::string text = fmt::format("Beside PyTorch's segments: context {}", words(o.beside.context_bytes));
   if (o.beside.libraries_bytes > 0) text += fmt::format(", libraries' code and handles {}", words(o.beside.libraries_bytes));
   if (t.room.overhead_bytes > o.beside.context_bytes + o.beside.libraries_bytes)
     text += fmt::format(", NCCL and contexts of other ranks {}",
                         words(t.room.overhead_bytes - o.beside.context_bytes - o.beside.libraries_bytes));
   const ProgramAccount& most = t.accounts.front();
-  if (most.elsewhere_bytes > 0)
-    text += fmt::format(
-        ", past PyTorch's allocator {}: kernels' code, handles of libraries, streams, graphs, pages of pinned memory, and what the "
-        "program takes itself",
-        words(most.elsewhere_bytes));
+  const std::uint64_t libraries = std::min(most.libraries_bytes, most.elsewhere_bytes);
+  if (libraries > 0)
+    text += fmt::format(", libraries' code and handles, streams, graphs and the map of pinned memory {}", words(libraries));
+  if (most.elsewhere_bytes > libraries)
+    text += fmt::format(", taken by the program past PyTorch {}", words(most.elsewhere_bytes - libraries));
   if (most.others_bytes > 0)
     text += fmt::format(", of its other processes on the same card {} (the peaks are those of process {}, which has most there)",
                         words(most.others_bytes), most.pid);

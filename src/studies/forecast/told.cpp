@@ -17,7 +17,7 @@ int ranks_of(const std::vector<ProcessStory>& processes) {
 // What a rank may need on the card. Where a card was not measured, what is beside the tensors is a reserve, chosen too large rather than too
 // small: half of it is the least.
 void set_interval(ForecastRankRow& row, const ProgramAccount& a, const Told& t, bool bounded) {
-  const bool measured = overhead_of(t.device, int(std::max<std::size_t>(1, t.accounts.size())), RunBy::dry_pytorch).measured;
+  const bool measured = overhead_of(t, int(std::max<std::size_t>(1, t.accounts.size()))).measured;
   const std::uint64_t less = measured ? 0 : t.room.overhead_bytes / 2;
   row.low_bytes = reserved_range(a).low + row.beside_bytes - less;
   if (bounded && !a.addresses_matter) row.high_bytes = reserved_range(a).high + row.beside_bytes;
@@ -130,6 +130,10 @@ void count_what_is_unknown(ForecastRow& r, const std::vector<ProcessStory>& proc
 }
 
 }  // namespace
+
+Overhead overhead_of(const Told& t, int ranks) {
+  return overhead_of(t.device, ranks, t.row.source == "measured" ? RunBy::pytorch : RunBy::dry_pytorch);
+}
 
 const ProcessStory* ended_by_forecast(const Told& t) {
   const auto ended = std::ranges::find_if(t.processes, [](const ProcessStory& p) { return !p.end.empty() && !p.waits; });

@@ -64,6 +64,9 @@ struct Told {
 // What is known from stories, whatever wrote them: fills the row, the ranks and the accounts. The device and the room are there already.
 void fill(Told&, const std::vector<ProcessStory>&);
 
+// What its runs have beside their tensors, without what a dry run counts: libraries. Of a real run they are as in a training step.
+Overhead overhead_of(const Told&, int ranks);
+
 // The process that the forecast itself ended after enough steps; null: it ended none.
 const ProcessStory* ended_by_forecast(const Told&);
 

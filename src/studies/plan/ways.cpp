@@ -51,12 +51,12 @@ std::string levers_of(const Recipe& r) {
 }
 
 // The first that fits, as they are in order of time; else the one that needs least.
-template <class All, class Peak, class Pinned>
-const typename All::value_type* best_of(const All& all, const Room& room, const Peak& peak, const Pinned& pinned) {
+template <class All, class Needed>
+const typename All::value_type* best_of(const All& all, const Room& room, const Needed& needed) {
   const typename All::value_type* least = nullptr;
   for (const auto& one : all) {
-    if (room.holds(peak(one), pinned(one))) return &one;
-    if (!least || peak(one) < peak(*least)) least = &one;
+    if (needed(one) <= room.memory_bytes) return &one;
+    if (!least || needed(one) < needed(*least)) least = &one;
   }
   return least;
 }
@@ -154,8 +154,7 @@ std::vector<Part> ways_of(const Plan& p, const std::vector<Setting>& all, const 
   const auto add_settings = [&](const std::string& name, auto&& is) {
     std::vector<Setting> some;
     std::copy_if(all.begin(), all.end(), std::back_inserter(some), is);
-    const Setting* s = best_of(
-        some, room, [](const Setting& one) { return one.peak_bytes; }, [](const Setting& one) { return one.host_bytes; });
+    const Setting* s = best_of(some, room, [&](const Setting& one) { return room.needed_bytes(one.peak_bytes, one.host_bytes); });
     if (s) rows.push_back(row_of(p, {name, *s, s->exposed_ms, 0, s->ms_at_least, s->peak_bytes}, p.model.trained(), room));
     return s && s->recipe.holding.updating == engine::Updating::during ? s->peak_bytes : 0;  // where no gradient waits for the update
   };
@@ -184,9 +183,8 @@ std::vector<Part> ways_of(const Plan& p, const std::vector<Setting>& all, const 
       rows.push_back(std::move(row));
       return;
     }
-    if (const Way* w = best_of(
-            some, room, [](const Way& one) { return one.peak; }, [](const Way& one) { return one.setting.host_bytes; }))
-      rows.push_back(row_of(p, *w, false, room));
+    const Way* w = best_of(some, room, [&](const Way& one) { return room.needed_bytes(one.peak, one.setting.host_bytes); });
+    if (w) rows.push_back(row_of(p, *w, false, room));
   };
   add_forecast("tensor parallel", tensor_why_not(p), tensor_ways);
   add_forecast("pipeline parallel", pipeline_why_not(p), pipeline_ways);

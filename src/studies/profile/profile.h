@@ -24,7 +24,7 @@ struct ProfileOptions {
   std::uint64_t seed = 0;
   int threads = 0;  // 0: every core
   std::function<bool()> stop = [] { return false; };
-  std::function<void(const std::string& doing)> progress = [](const std::string&) {};
+  std::function<void(const std::string& doing)> announce = [](const std::string&) {};
   dist::Group* group = nullptr;  // the ranks that take the step together; each of them calls
 };
 

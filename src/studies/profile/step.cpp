@@ -38,7 +38,7 @@ Profile profile_phase(const engine::Recipe& recipe, const std::string& phase, co
   Training training(recipe, ctx, comm);
   if (comm) engine::agree_on(fmt::format("seed {} warmup {} steps {}", o.seed, o.warmup, o.steps), "a profile", ctx, *comm);
   training.initialise(o.seed);
-  o.progress(fmt::format("{} · {}", words_of_first_step(place.on_gpu()), phase));
+  o.announce(fmt::format("{} · {}", words_of_first_step(place.on_gpu()), phase));
   training.warm();
   engine::feed_random(training, o.seed, 0, s.documents);
   training.set_rate(1e-4);

@@ -102,7 +102,7 @@ engine::Recipe only_step(const StepTime& t, engine::Purpose phase) {
 KeptProfile profile_step_study(const StepTime& t, engine::Purpose phase, const Device& device, const ProfileOptions& options,
                                const Host& host) {
   ProfileOptions o = options;
-  o.progress = [&host](const std::string& doing) { host.progress(0, doing); };
+  o.announce = host.announce;
   if (o.threads == 0) o.threads = std::max(1, available_cores() / (o.group ? o.group->rendezvous().local_ranks() : 1));
   ProfileStep s;
   s.recipe = only_step(t, phase);
