@@ -68,6 +68,20 @@ class Frames(Observer):
             """
         self.assertEqual(self.phases(code), ["forward"])
 
+    def frames(self, code):
+        """(file, function, line) of the frames in which the last block was made, the innermost first."""
+        names, stacks, block = {}, {}, None
+        for kind, payload in self.entries(code)[0]:
+            if kind == 1:
+                number, length = struct.unpack_from("<2I", payload)
+                names[number] = payload[8:8 + length].decode()
+            elif kind == 2:
+                number, count = struct.unpack_from("<2I", payload)
+                stacks[number] = [struct.unpack_from("<3I", payload, 8 + 16 * i) for i in range(count)]
+            elif kind == 3:
+                block = struct.unpack_from("<QqQQ4I", payload)
+        return [(names[file], names[function], line) for file, function, line in stacks[block[6]]]
+
     def test_this_interpreters_frames_are_understood(self):
         code = """\
             import ctypes
@@ -81,18 +95,25 @@ class Frames(Observer):
                 yield inner()
             list(map(lambda one: [*outer()], "a"))
             """
-        names, stacks, block = {}, {}, None
-        for kind, payload in self.entries(code)[0]:
-            if kind == 1:
-                number, length = struct.unpack_from("<2I", payload)
-                names[number] = payload[8:8 + length].decode()
-            elif kind == 2:
-                number, count = struct.unpack_from("<2I", payload)
-                stacks[number] = [struct.unpack_from("<3I", payload, 8 + 16 * i) for i in range(count)]
-            elif kind == 3:
-                block = struct.unpack_from("<QqQQ4I", payload)
-        frames = [(names[file], names[function], line) for file, function, line in stacks[block[6]]]
-        self.assertEqual(frames, [("<string>", "inner", 7), ("<string>", "outer", 9), ("<string>", "<lambda>", 10), ("<string>", "<module>", 10)])
+        self.assertEqual(self.frames(code), [("<string>", "inner", 7), ("<string>", "outer", 9), ("<string>", "<lambda>", 10), ("<string>", "<module>", 10)])
+
+    def test_names_in_any_alphabet_are_read(self):
+        code = """\
+            import ctypes
+            from headroom_dry import layout, library
+            library.python(ctypes.byref(layout.learn()))
+            report = ctypes.CDLL(None)._ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE
+            report.argtypes = ctypes.c_void_p, ctypes.c_int64, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_uint16
+            words = {"report": report}
+            for file in "/a/tr\\xe4in.py", "/\\u0142/\\xe4.py", "/\\U0001f600\\u8bad\\xe9.py", "/\\udce4.py":
+                exec(compile("def gr\\xf6\\xdfe(then):\\n report(1 << 21, 512, 512, 1 << 21, 1) if then is None else then(None)", file, "exec"), words)
+                words["f" + str(len(words))] = words["gr\\xf6\\xdfe"]
+            functions = [words[name] for name in words if name[0] == "f"]
+            functions[0](lambda _: functions[1](lambda _: functions[2](lambda _: functions[3](None))))
+            """
+        seen = [frame for frame in self.frames(code) if frame[0] != "<string>"]
+        self.assertEqual(seen, [(file, "gr\xf6\xdfe", line) for file, line in (
+            ("/\ufffd.py", 2), ("/\U0001f600\u8bad\xe9.py", 2), ("/\u0142/\xe4.py", 2), ("/a/tr\xe4in.py", 2))])
 
     def test_the_object_whose_method_a_frame_is_of_is_found(self):
         code = """

@@ -30,9 +30,24 @@ F* function(const char* name, const char* library = nullptr) {  // a loaded libr
   return library && !from ? nullptr : reinterpret_cast<F*>(dlsym(from, name));
 }
 
-std::string_view text_of(const headroom_dry_layout& l, const void* text) {
-  if (!text || !(at<std::uint32_t>(text, l.text_state) & std::uint32_t(l.text_ascii_mask))) return {};
-  return {static_cast<const char*>(text) + l.text_begin, std::size_t(at<std::int64_t>(text, l.text_length))};
+void add_utf8(std::string& out, std::uint32_t c) {
+  if (c >= 0xd800 && c < 0xe000) c = 0xfffd;  // a byte of a file's name that is no text
+  const auto rest = [&](int shift) { out += char(0x80 | (c >> shift & 0x3f)); };
+  if (c < 0x80)
+    out += char(c);
+  else if (c < 0x800)
+    out += char(0xc0 | c >> 6), rest(0);
+  else if (c < 0x10000)
+    out += char(0xe0 | c >> 12), rest(6), rest(0);
+  else
+    out += char(0xf0 | c >> 18), rest(12), rest(6), rest(0);
+}
+
+template <class Character>
+std::string utf8_of_characters(const void* first, std::size_t count) {
+  std::string out;
+  for (std::size_t i = 0; i < count; ++i) add_utf8(out, at<Character>(first, std::int32_t(i * sizeof(Character))));
+  return out;
 }
 
 }  // namespace
@@ -68,7 +83,23 @@ std::size_t python_frames(PythonFrame* out, std::size_t most) {
 PythonCode code_of(const PythonFrame& f) {
   const headroom_dry_layout* const l = layout.load(std::memory_order_acquire);
   if (!l) return {};
-  return {text_of(*l, at<const void*>(f.code, l->code_file)), text_of(*l, at<const void*>(f.code, l->code_function))};
+  return {at<const void*>(f.code, l->code_file), at<const void*>(f.code, l->code_function)};
+}
+
+std::string utf8_of(const void* text) {
+  const headroom_dry_layout* const l = layout.load(std::memory_order_acquire);
+  if (!l || !text) return {};
+  const auto state = at<std::uint32_t>(text, l->text_state);
+  const auto count = std::size_t(at<std::int64_t>(text, l->text_length));
+  if (state & std::uint32_t(l->text_ascii_mask)) return {static_cast<const char*>(text) + l->text_begin, count};
+  if (l->text_wide_begin < 0) return {};
+  const void* const first = static_cast<const char*>(text) + l->text_wide_begin;
+  switch (state >> l->text_kind_bit & 7) {
+    case 1: return utf8_of_characters<std::uint8_t>(first, count);
+    case 2: return utf8_of_characters<std::uint16_t>(first, count);
+    case 4: return utf8_of_characters<std::uint32_t>(first, count);
+    default: return {};
+  }
 }
 
 int line_of(const PythonFrame& f) {

@@ -6,7 +6,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
+#include <string>
 
 namespace headroom::dry {
 
@@ -22,9 +22,10 @@ bool frames_are_known();  // the observer told
 std::size_t python_frames(PythonFrame* out, std::size_t most);
 
 struct PythonCode {
-  std::string_view file, function;  // "" where they are not plain ASCII; valid while the code lives
+  const void *file = nullptr, *function = nullptr;  // Python's texts; their addresses tell apart two codes that had one address
 };
 PythonCode code_of(const PythonFrame&);  // only while the frame is there
+std::string utf8_of(const void* text);   // while the code lives
 int line_of(const PythonFrame&);         // as well; below 0: the interpreter's own
 
 // Autograd's number of what the calling thread does: of the node that runs, or of the next that a forward operation makes. 0: not known.
@@ -44,6 +45,8 @@ extern "C" struct headroom_dry_layout {
   std::int32_t instruction_is_index;          // 1: an index of 32 bits in units of instruction_unit; 0: an address
   std::int32_t instruction_unit, code_begin;  // code_begin: where a code's instructions begin
   std::int32_t code_file, code_function, text_begin, text_length, text_state, text_ascii_mask;
+  std::int32_t text_wide_begin,
+      text_kind_bit;  // of a text that is not plain ASCII: its characters have 1, 2 or 4 bytes, as these three bits say
   const void* code_type;
   const void* module_codes[4];  // nn.Module's calls: their first variable is the module
 };

@@ -195,6 +195,22 @@ struct Found {
   bool switched = false;
 };
 
+Seen::Code described(const PythonCode& code, Recorder& record) {
+  const std::string file = utf8_of(code.file), function = utf8_of(code.function);
+  return {
+      code.file,
+      code.function,
+      record.name(file),
+      record.name(function),
+      file.ends_with("torch/utils/checkpoint.py"),
+      file.ends_with("torch/utils/_contextlib.py"),
+      is_of(file, "/headroom_dry/"),
+      file.ends_with("torch/autograd/function.py") || file.ends_with("torch/autograd/graph.py"),
+      file.ends_with("torch/_functorch/_aot_autograd/runtime_wrappers.py") && function == "forward",
+      function.ends_with("_pre_forward") && (is_of(file, "torch/distributed/fsdp/") || is_of(file, "torch/distributed/_composable/fsdp/")),
+      {}};
+}
+
 Found find_frames(Seen& s, Recorder& record) {
   static thread_local std::vector<PythonFrame> raw;
   static thread_local std::vector<Frame> frames;
@@ -210,19 +226,7 @@ Found find_frames(Seen& s, Recorder& record) {
     if (frames.size() >= std::size_t(most_frames)) continue;
     const PythonCode code = code_of(f);
     Seen::Code& c = s.codes[f.code];
-    if (c.file_text != code.file.data() || c.function_text != code.function.data())
-      c = {code.file.data(),
-           code.function.data(),
-           record.name(code.file),
-           record.name(code.function),
-           code.file.ends_with("torch/utils/checkpoint.py"),
-           code.file.ends_with("torch/utils/_contextlib.py"),
-           is_of(code.file, "/headroom_dry/"),
-           code.file.ends_with("torch/autograd/function.py") || code.file.ends_with("torch/autograd/graph.py"),
-           code.file.ends_with("torch/_functorch/_aot_autograd/runtime_wrappers.py") && code.function == "forward",
-           code.function.ends_with("_pre_forward") &&
-               (is_of(code.file, "torch/distributed/fsdp/") || is_of(code.file, "torch/distributed/_composable/fsdp/")),
-           {}};
+    if (c.file_text != code.file || c.function_text != code.function) c = described(code, record);
     found.checkpoint |= c.checkpoint;
     switched |= c.switched;
     found.switched |= c.differentiable || c.gathers;

@@ -8,7 +8,7 @@ import sys
 class Layout(ctypes.Structure):
     _fields_ = [(name, ctypes.c_int32) for name in (
         "thread_frame thread_entry entry_frame frame_code frame_back frame_instruction frame_first instruction_is_index instruction_unit "
-        "code_begin code_file code_function text_begin text_length text_state text_ascii_mask").split()] + [
+        "code_begin code_file code_function text_begin text_length text_state text_ascii_mask text_wide_begin text_kind_bit").split()] + [
         ("code_type", ctypes.c_void_p), ("module_codes", ctypes.c_void_p * 4)]
 
 
@@ -89,17 +89,22 @@ def learn_code(out, memory):
 
 
 def learn_texts(out, memory):
-    """Where a text's characters begin, and the bit that says that it is plain ASCII; other bits are not always cleared."""
-    states = []
-    for end in "d", "\xe9":
+    """Where a text's characters begin, and the bits that say how many bytes each has; other bits are not always cleared."""
+    def states_of(end):
         texts = ["".join(["a quiet wor", end, str(i)]) for i in range(16)]
-        states.append([struct.unpack("I", os.pread(memory, 4, id(t) + 32))[0] for t in texts])
-    plain = texts[0][:7] + str(len(texts))
+        return [struct.unpack("I", os.pread(memory, 4, id(t) + 32))[0] for t in texts]
+
+    states = [states_of(end) for end in ("d", "\xe9", "\u0141", "\U0001f600")]
+    plain = "".join(["a quiet word ", str(len(states))])
     out.text_begin, out.text_state = os.pread(memory, 80, id(plain)).index(plain.encode()), 32
     bits = [b for b in range(32) if all(s >> b & 1 for s in states[0]) and not any(s >> b & 1 for s in states[1])]
     if not bits or bits[0] == 31 or numbers(os.pread(memory, 24, id(plain)))[2] != len(plain):
         raise ValueError("no layout of texts")
     out.text_ascii_mask = 1 << bits[0]
+    kinds = [b for b in range(29) if all(s >> b & 7 == kind for kind, of_kind in zip((1, 2, 4), states[1:]) for s in of_kind)]
+    wide = "".join(["\u0141\xf3d\u017a ", str(len(kinds))])
+    at = os.pread(memory, 160, id(wide)).find(wide.encode("utf-16-le"))
+    out.text_wide_begin, out.text_kind_bit = (at, kinds[0]) if kinds else (-1, 0)
 
 
 def name_module_calls(out, module):
