@@ -33,6 +33,37 @@ class Guesses(Dry):
         counts = eval(self.dry(program, HEADROOM_DRY_ROUTING=shares)[0][0])
         self.assertEqual((sum(counts), counts[0] == max(counts)), (128, True))
 
+    def test_places_that_a_program_made_least_are_not_among_the_largest(self):
+        """As models leave out a spectrum's mean, a token, or the beams that do not yet exist. Where too few others are there, they are."""
+        program = """
+            import torch
+            strength = torch.fft.rfft(torch.randn(4, 64, 8, device="cuda"), dim=1).abs().mean(0).mean(-1)
+            strength[0] = 0
+            scores = torch.randn(4, 40, device="cuda")
+            scores[:, :2] = -torch.inf
+            beams = torch.cat([torch.full((4, 3), -1e9, device="cuda"), torch.randn(4, 6, device="cuda")], 1)
+            better = torch.randn(8, device="cuda")
+            better[0] = 1.0
+            print(torch.topk(strength, 3)[1].min().item() > 0, scores.topk(4, dim=-1)[1].min().item() > 1, beams.topk(3)[1].min().item() > 2)
+            print(sorted(strength.topk(33)[1].tolist()) == list(range(33)), sorted(better.topk(8, largest=False)[1].tolist()) == list(range(8)))
+        """
+        for how in ("random", "balanced", "worst"):
+            self.assertEqual(self.dry(program, HEADROOM_DRY_ROUTING=how)[0], ["True True True", "True True"], how)
+
+    def test_a_comparison_of_unknown_numbers_that_is_asserted_holds(self):
+        """As a solver of differential equations asserts that its steps move on. One of known numbers ends the program, and elsewhere nothing changes."""
+        program = """
+            import torch
+            t, dt = torch.randn([], device="cuda"), torch.rand([], device="cuda")
+            assert t + dt > t, f"underflow in {dt}"
+            assert (t - dt != t) & (t <= t + dt) and t > t - dt
+            try:
+                assert torch.tensor(1.0, device="cuda") > torch.tensor(2.0, device="cuda")
+            except AssertionError:
+                print("known", (t + dt > t).item())
+        """
+        self.assertEqual(self.dry(program)[0], ["known False"])
+
     def test_a_mask_beside_its_complement_has_as_many_true_places_in_each_run(self):
         program = """
             import torch

@@ -6,6 +6,7 @@ import threading
 
 from . import branches, loops, routes
 from .frames import by_source, loop_frame, own_frame
+from .least import least_places
 from .operations import DRAWN, MOST, NUMBERS
 from .rules import EXPERTS_AT_MOST, MASKS, Rules
 from .variables import owner
@@ -132,7 +133,8 @@ class Again:
                 return [self.count_of_mask(bare, x, args[1] if isinstance(args[1], int) or args[1] is None else list(args[1]), shapes[0])]
         if bare == "topk":
             dim = args[2] if len(args) > 2 else kwargs.get("dim", -1)
-            return [None, self.rules.chosen(shapes[1], dim, x.shape[dim] if x.dim() else 1)]
+            largest = args[3] if len(args) > 3 else kwargs.get("largest", True)
+            return [None, self.chosen_of(x, shapes[1], dim, largest)]
         if bare == "sort" and len(shapes) == 2:
             dim = kwargs.get("dim", args[1] if len(args) > 1 and not isinstance(args[1], bool) else -1)
             n = shapes[1][dim] if shapes[1] else 1
@@ -152,6 +154,17 @@ class Again:
             routed = self.routed(x, dim, shapes[1], among, True)
             return [None, self.rules.choice(shapes[1], among, not floating) if routed is None else routed]
         return None
+
+    def chosen_of(self, x, shape, dim, largest):
+        """Indices of a top-k of unknown numbers. Places that the program made least (least.py) are among the largest only where too few others are there."""
+        if not x.dim():
+            return self.rules.chosen(shape, dim, 1)
+        least = least_places(self, x) if largest else None
+        if least is None:
+            return self.rules.chosen(shape, dim, x.shape[dim])
+        others_first = least.to(self.torch.int8).argsort(dim=dim, stable=True)
+        others = int((~least).sum(dim).min())
+        return others_first.gather(dim, self.rules.chosen(shape, dim, max(others, shape[dim])))
 
     def routed(self, x, dim, shape, among, tells_values):
         """The largest of a few unknown numbers in each row, where a module chooses by it (the one expert of each token): any of them. None: it does not."""

@@ -3,8 +3,11 @@ import sys
 
 from . import bounds
 from .again import inside
+from .asserting import holds
 from .bounds import SEEDS
 from .choices import ADDING, ASKING, CHOICE, CHOOSING, GUESS, PLACING
+from .frames import by_source
+from .least import ASKED, keep_parts
 from .masks import FOLLOWED
 from .operations import COMPARISONS, DRAWN, CLEARED, ELEMENTWISE, FEW, FLOATS, FLOATS_LATER, GROWING, LATER, MOST, NOW, NUMBERS
 from .reads import PLAIN
@@ -76,7 +79,7 @@ class Computed:
         """Quickly asked of what most operations give: the model's own floats."""
         if not out.is_cuda:
             return True
-        if not out.dtype.is_floating_point or out.numel() <= FEW or self.clears:
+        if not out.dtype.is_floating_point or out.numel() <= (ASKED if self.bare == "cat" else FEW) or self.clears:
             return False
         return out.numel() > self.most or not self.values.all_hopeful(args)
 
@@ -102,6 +105,8 @@ class Computed:
             self.keep(zip(results, made), state)
         elif self.clears:
             values.unknown(results)
+        elif self.bare == "cat" and len(results) == 1:
+            keep_parts(values, results[0], args[0], args[1] if len(args) > 1 else kwargs.get("dim", 0))
 
     def made_again(self, args, kwargs, results):
         """(values of the results, state); None where nothing is known of them."""
@@ -126,6 +131,8 @@ class Computed:
         if made is None and bare in COMPARISONS and results[0].numel() == 1:
             values.measure(compared=True)
             compared, state, _ = values.again(self.op, bare, args, kwargs, guess=values.float_at(sys._getframe(), values.compared))
+            if state and not compared.all() and by_source(holds, False, bool(values.rules.way)):
+                compared = values.torch.ones_like(compared)
             return ([compared], state) if state else (None, 0)
         return made or None, values.rules.last_state if bare in CHOOSING else GUESS
 
