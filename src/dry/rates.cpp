@@ -24,7 +24,7 @@ void scale_host(Rates& r, double by) {
 Rates rates_of_h200() {
   constexpr double us = 1e-6, tera = 1e12;
   Rates r;
-  r.source = "measured on an H200";
+  r.source = "rates measured on an H200";
   r.low = 0.92;
   r.high = 1.15;
   r.host_low = 0.72;  // 41 programs took 0.84 to 1.5 times as long in the next minute, ten beside another H200 0.68 to 1.8 times

@@ -11,7 +11,7 @@
 namespace headroom::dry {
 
 enum class Part : std::uint8_t { products, attention, kernels, copies, collectives };
-constexpr std::array<const char*, 5> part_names{"products", "attention", "kernels by bytes", "copies", "collectives"};
+constexpr std::array<const char*, 5> part_names{"matrix products", "attention", "memory-bound kernels", "copies", "collectives"};
 
 double seconds_of(const Product&, const Rates&);
 double seconds_of(const Product&, std::string_view name, const Rates&);  // a convolution's too, which the record has as a product

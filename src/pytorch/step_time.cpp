@@ -68,7 +68,7 @@ std::string tokens_per_s_in_words(const LanguageModel& m, const StepTime& t) {
 }
 
 std::string in_words(const LanguageModel& m, const StepTime& t, bool fits) {
-  if (!t.ms) return fmt::format("No time: {}.", t.ms_by);
+  if (!t.ms) return fmt::format("No time is forecast: {}.", t.ms_by);
   return fmt::format("A step {} about {}, between {} and {}: {} tokens/s ({}).{}", fits ? "takes" : "would take", time_in_words(*t.ms),
                      time_in_words(*t.ms_low), time_in_words(*t.ms_high), tokens_per_s_in_words(m, t), t.ms_by,
                      t.waits_for_host ? " The card waits for the host, which was taken to be as fast as beside an H200." : "");

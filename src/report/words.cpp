@@ -64,7 +64,8 @@ std::string with_spread(const Value& mean, const Value& spread, Unit unit) {
   std::string words = in_words(mean, unit);
   if (!numeric(mean) || !numeric(spread)) return words;
   const double s = number_of(spread);
-  return fmt::format("{} ± {}", words, s > 0 && s < 1e-4 ? fmt::format("{:.0e}", s) : fmt::format("{:.2g}", s));
+  const std::string of = s > 0 && s < 1e-4 ? fmt::format("{:.0e}", s) : s < 99.5 ? fmt::format("{:.2g}", s) : fmt::format("{:.0f}", s);
+  return fmt::format("{} ± {}", words, of);
 }
 }  // namespace
 

@@ -194,7 +194,7 @@ TEST_F(ForecastStopped, WhatDoesNotFitIsKnownWithoutTheRunThatSaysHowMuchItNeeds
   EXPECT_EQ(e.code, 3) << e.err;
   const std::string first = e.out.substr(0, e.out.find('\n'));
   EXPECT_TRUE(first.starts_with("Does not fit on NVIDIA GeForce RTX 4090: it has taken ")) << first;
-  EXPECT_NE(first.find("It runs out in step 1, forward, which asks for 25.0 GiB."), std::string::npos) << first;
+  EXPECT_NE(first.find("It runs out in step 1, forward, at a request for 25.0 GiB."), std::string::npos) << first;
   EXPECT_TRUE(first.ends_with("Stopped during the run with unlimited memory that says how much it needs.")) << first;
   EXPECT_NE(e.err.find("stopped by Ctrl-C"), std::string::npos) << e.err;
   const Ended data = stopped({"--device", "rtx4090", "--format", "json"}, {"batch=100", spins});

@@ -238,7 +238,7 @@ TEST_F(ModelProgram, ThePlanFindsALevelForEachBlock) {
   EXPECT_NE(keep.find(" × "), std::string::npos) << "two levels: " << keep;
   EXPECT_LT(found["rows"][0]["ms"], levels["rows"][0]["ms"]);
   EXPECT_LE(found["rows"][0]["needed_bytes"], 50ull << 30);
-  EXPECT_NE(levels["notes"].dump().find("--keep auto finds a level for each block"), std::string::npos) << levels["notes"];
+  EXPECT_NE(levels["notes"].dump().find("--keep auto chooses a level for each block"), std::string::npos) << levels["notes"];
 }
 
 TEST_F(ModelProgram, OnTheCpuThePlanTakesTheCeilingsMeasuredLast) {
@@ -307,7 +307,7 @@ TEST_F(ModelProgram, ThePlanSaysInASentenceWhichSettingItNames) {
   const std::string line = answer("plan --most 1" + machine)["answer"];
   std::smatch m;
   ASSERT_TRUE(std::regex_search(line, m,
-                                std::regex("Fits on NVIDIA H200: ([0-9.]+ GiB) of 40.0 GiB, in bf16, activations computed again "
+                                std::regex("Fits on NVIDIA H200: ([0-9.]+ GiB) of 40.0 GiB, in bf16, activations recomputed "
                                            "\\((--keep [^)]*)\\); about ")))
       << line;
   EXPECT_EQ(bytes_in_words(answer("memory model" + machine + m.str(2))["rows"][0]["needed_bytes"].get<double>()), m.str(1)) << line;
@@ -315,8 +315,8 @@ TEST_F(ModelProgram, ThePlanSaysInASentenceWhichSettingItNames) {
     const std::string said = answer("plan --precision bf16 --most 1 --device h100 " + plan)["answer"];
     EXPECT_NE(said.find(words), std::string::npos) << said;
   };
-  says("--model small --batch 8 --gpus 8 --keep everything", ", in bf16, nothing computed again (");
-  says("--model 2.7B --batch 8 --len 4096 --memory 60", ", in bf16, activations computed again, 8 micro-batches of 1 (--keep ");
+  says("--model small --batch 8 --gpus 8 --keep everything", ", in bf16, nothing recomputed (");
+  says("--model 2.7B --batch 8 --len 4096 --memory 60", ", in bf16, activations recomputed, 8 micro-batches of 1 (--keep ");
   says("--model small --phase forward", ", in bf16; about ");
 }
 
@@ -374,7 +374,8 @@ TEST_F(ModelProgram, TheWaysOfAPlanAreDrawnAtTheirSmallest) {
   const Json &lora = ways.at("LoRA of rank 16"), &qlora = ways.at("QLoRA of rank 16");
   EXPECT_LT(qlora["smallest_bytes"].get<double>(), 0.6 * lora["smallest_bytes"].get<double>());
   const std::string out = run(plan).out;
-  const auto title = out.find("Bytes at the peak of each way, at its smallest\n"), bar = out.find("  QLoRA of rank 16 ", title);
+  const auto title = out.find("Bytes at the peak of each way to train, in its smallest setting\n"),
+             bar = out.find("  QLoRA of rank 16 ", title);
   ASSERT_NE(bar, std::string::npos) << out;
   const std::string line = out.substr(bar, out.find('\n', bar) - bar);
   EXPECT_NE(line.find(bytes_in_words(qlora["smallest_bytes"].get<double>())), std::string::npos) << line;

@@ -79,7 +79,7 @@ TEST(PyTorchStepTime, OfAStepThatIsNotKnownThereIsAReason) {
     change(m);
     const StepTime t = step_time(m, h200);
     EXPECT_FALSE(t.ms);
-    EXPECT_NE(in_words(m, t).find("No time: "), std::string::npos);
+    EXPECT_NE(in_words(m, t).find("No time is forecast: "), std::string::npos);
     return t.ms_by;
   };
   EXPECT_EQ(why([](LanguageModel& m) { m.gpus = 2, m.shard = engine::Sharding::optimizer; }),

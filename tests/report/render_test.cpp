@@ -238,7 +238,9 @@ TEST(Render, ASpreadStandsBesideItsValueAndWordsThatNobodySaysAreLeftOut) {
   EXPECT_EQ(render(r, Format::csv), "ms,ms_std,why\n8.26676,0.0699,\n,,\n");
   t.add({1.0, 2e-5, std::string("a reason")});
   Record with;
+  t.add({1895.0, 330.4, std::string()});
   with.add(Part{t});
+  EXPECT_NE(render(with, Format::markdown).find("| 1895 ± 330 |"), std::string::npos) << render(with, Format::markdown);
   EXPECT_NE(render(with, Format::markdown).find("| 1 ± 2e-05 | a reason |"), std::string::npos) << render(with, Format::markdown);
 }
 

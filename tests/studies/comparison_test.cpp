@@ -98,10 +98,10 @@ TEST(Comparison, TwoForecastsDifferByTheirTimesAndShowTheirIntervals) {
   EXPECT_EQ(j["rows"][0]["a_interval"], "8 to 14 ms");
   EXPECT_EQ(j["rows"][0]["b_interval"], "9.6 to 16.8 ms");
   const std::string text = render(comparison_record(c, "A", "B", 0.02), Format::text);
-  EXPECT_NE(text.find("the time of a step is 12 ms (forecast 9.6 to 16.8 ms), where it was 10 ms (forecast 8 to 14 ms): slower"),
+  EXPECT_NE(text.find("the time of a step is 12 ms (forecast 9.6 to 16.8 ms) instead of 10 ms (forecast 8 to 14 ms): slower"),
             std::string::npos)
       << text;
-  EXPECT_EQ(text.find("One run each"), std::string::npos) << text;
+  EXPECT_EQ(text.find("There is one run of each"), std::string::npos) << text;
   EXPECT_EQ(said(compare_runs({"A", {forecast(10)}}, {"B", {forecast(10)}}, 0.02))["rows"][0]["verdict"], "same");
   const RowObject measured{{"program", "train.py"}, {"ms", 13.0}, {"status", "ok"}}, slow{{"program", "train.py"}, {"ms", 15.0}};
   const auto against = [&](const RowObject& row) { return said(compare_runs({"A", {forecast(10)}}, {"B", {row}}, 0.02))["rows"][0]; };
@@ -127,7 +127,7 @@ TEST(Comparison, GoesByTheSpreadBetweenRunsWhereThereAreSeveral) {
   const auto alone = said(compare_runs({"A", run_of(0)}, {"B", run_of(1)}, 0.02));
   EXPECT_EQ(alone["rows"][0]["verdict"], "slower");
   EXPECT_EQ(alone["rows"][0]["runs"], "one run each");
-  EXPECT_NE(alone.dump().find("One run each"), std::string::npos);
+  EXPECT_NE(alone.dump().find("There is one run of each"), std::string::npos);
   for (int a = 0; a < 5; ++a)
     for (int b = a + 1; b < 5; ++b) {
       ComparedRun first{"A", run_of(a)}, second{"B", run_of(b)};
@@ -158,8 +158,8 @@ TEST(Comparison, TwoTrainingsAreAnsweredByTheirLosses) {
   const auto c = compare_runs({"A", {step(50, 3.5), step(100, 3.012345678901), step(120, 2.9)}},
                               {"B", {step(50, 3.4), step(100, 2.712345678901), step(150, 2.2)}}, 0.02);
   const Record r = comparison_record(c, "A", "B", 0.02);
-  EXPECT_EQ(r.title.find("B against A: at step 100 the loss is 2.712, where it was 3.012; "), 0u) << r.title;
-  EXPECT_NE(r.title.find("; 1 other difference; 1 row only B has."), std::string::npos) << "step 120 is missing: " << r.title;
+  EXPECT_EQ(r.title.find("B against A: at step 100 the loss is 2.712 instead of 3.012; "), 0u) << r.title;
+  EXPECT_NE(r.title.find("; 1 other difference; 1 row is only in B."), std::string::npos) << "step 120 is missing: " << r.title;
   const std::string text = render(r, Format::text);
   EXPECT_EQ(text.find("3.012345678901"), std::string::npos) << "more digits than tell them apart: " << text;
   EXPECT_EQ(text.find("(none)"), std::string::npos) << "a table of times that no training has: " << text;

@@ -24,7 +24,7 @@ TEST(ForecastTime, HasAnIntervalPartsAndALimit) {
   const auto time = forecast_time(one_step(0.010, 0.008, 0.002), pytorch::rates_of(h200), h200);
   ASSERT_TRUE(time.ms);
   EXPECT_NEAR(*time.ms, 10, 1e-9);
-  EXPECT_EQ(time.limit, "products");
+  EXPECT_EQ(time.limit, "matrix products");
   ASSERT_EQ(time.parts.size(), 2u);
   EXPECT_NEAR(time.parts[0].ms + time.parts[1].ms, *time.ms, 1e-9);
   EXPECT_NEAR(time.launch_us, 10, 1e-9);

@@ -8,15 +8,15 @@
 namespace headroom::studies {
 namespace kernels_tests {
 
-const std::vector<ForecastKernel> step{{"add<float>", "kernels by bytes", "grid 8 x 1 x 1", 10},
-                                       {"cublasGemmEx", "products", "64 x 64 x 64", 100},
-                                       {"gelu<bf16>", "kernels by bytes", "grid 8 x 1 x 1", 20},
-                                       {"cublasGemmEx", "products", "64 x 64 x 256", 200},
+const std::vector<ForecastKernel> step{{"add<float>", "memory-bound kernels", "grid 8 x 1 x 1", 10},
+                                       {"cublasGemmEx", "matrix products", "64 x 64 x 64", 100},
+                                       {"gelu<bf16>", "memory-bound kernels", "grid 8 x 1 x 1", 20},
+                                       {"cublasGemmEx", "matrix products", "64 x 64 x 256", 200},
                                        {"cudnnBackendExecute", "attention", "1 x 2 heads", 50},
-                                       {"add<float>", "kernels by bytes", "grid 4 x 1 x 1", 5},
+                                       {"add<float>", "memory-bound kernels", "grid 4 x 1 x 1", 5},
                                        {"copy to the card", "copies", "4096 bytes", 3},
                                        {"fill", "copies", "64 bytes", 1},
-                                       {"FusedAdam<4>", "kernels by bytes", "grid 100 x 1 x 1", 40}};
+                                       {"FusedAdam<4>", "memory-bound kernels", "grid 100 x 1 x 1", 40}};
 
 // The same on a card: products and attention by other names, a product in two kernels, an attention in three.
 std::vector<RanKernel> ran_step(double factor = 1) {
@@ -114,7 +114,7 @@ TEST(KernelsJoined, OfNothingAndOfSomethingElseIsNothing) {
 }
 
 TEST(KernelsJoined, ReadsBothFilesInEitherOrder) {
-  const RowObject forecast = RowObject::parse(R"({"launches": [{"kernel": "k", "kind": "products", "shape": "s", "us": 2}]})");
+  const RowObject forecast = RowObject::parse(R"({"launches": [{"kernel": "k", "kind": "matrix products", "shape": "s", "us": 2}]})");
   const RowObject profile = RowObject::parse(
       R"({"timeline": [{"kernel": "gemm", "kind": "kernel", "ms": 0.004, "device": 0}, {"kernel": "gemm", "kind": "kernel", "ms": 1, "device": 1}]})");
   for (const auto& files : {kernels_of(forecast, profile), kernels_of(profile, forecast)}) {

@@ -209,10 +209,11 @@ std::optional<double> time_of(const AttentionRow& r) {
 std::string faster_in_words(const AttentionRow& than, const AttentionRow& fastest) {
   std::vector<std::string> words;
   const auto add = [&](const auto& theirs, const auto& ours, const char* pass) {
-    if (theirs && ours && *ours > 0) words.push_back(fmt::format("{:.2f}× as fast {}", *theirs / *ours, pass));
+    if (theirs && ours && *ours > 0)
+      words.push_back(fmt::format("{:.2f}×{} {}", *theirs / *ours, words.empty() ? " as fast as " + than.variant : "", pass));
   };
   add(than.fwd_ms, fastest.fwd_ms, "forward"), add(than.bwd_ms, fastest.bwd_ms, "backward");
-  return fmt::format("beside {} {}", than.variant, joined(words));
+  return joined(words);
 }
 
 // Which variant is fastest at the longest measured length, beside plain or the next one; and the lengths at which memory ends.
@@ -241,9 +242,9 @@ std::string answer_of(const std::vector<AttentionRow>& rows, const std::vector<E
     if (e.memory != edges.back().memory || e.of.dtype != fastest.dtype || e.of.dim != fastest.dim || !(e.of.mask == fastest.mask)) continue;
     memory = e.memory_bytes;
     if (e.of.variant == fastest.variant || (than && e.of.variant == than->variant))
-      ends.push_back(fmt::format("{} ends at len {}", e.of.variant, e.largest_len));
+      ends.push_back(fmt::format("{} with {}", e.largest_len, e.of.variant));
   }
-  if (!ends.empty()) answer += fmt::format(" In {} {}.", bytes_in_words(double(memory)), joined(ends));
+  if (!ends.empty()) answer += fmt::format(" In {} the largest len is {}.", bytes_in_words(double(memory)), joined(ends));
   if (const auto wrong = std::count_if(rows.begin(), rows.end(), [](const AttentionRow& r) { return r.status == Status::failed; });
       wrong > 0)
     answer = fmt::format("{} of {} rows failed. ", wrong, rows.size()) + answer;

@@ -199,7 +199,7 @@ void Reading::add_phases(const CardLog& c, ProgramAccount& a) const {
       row.peak_allocated_bytes = std::max(row.peak_allocated_bytes, c.points[k].allocated);
       row.peak_reserved_bytes = std::max(row.peak_reserved_bytes, c.points[k].reserved);
     }
-    if (to > 0) row.left_bytes = c.points[to - 1].allocated;
+    if (to > 0) row.end_bytes = c.points[to - 1].allocated;
   }
   for (const auto& [from, phase] : c.phase_changes) {  // in the order in which they came first
     if (rows[phase].count == 0) continue;

@@ -66,7 +66,7 @@ bool has_any(const std::vector<ForecastBlockRow>& blocks, std::string ForecastBl
 }
 
 Chart curve_of(const ProgramAccount& a, const Room& room) {
-  Chart c{"Live bytes over the run", "part of the run", "", Unit::bytes, false, {{"allocated", {}}, {"reserved", {}}}};
+  Chart c{"Live bytes over the run", "share of the run", "", Unit::bytes, false, {{"allocated", {}}, {"reserved", {}}}};
   for (std::size_t i = 0; i < a.curve.size(); ++i) {
     const double x = double(i) / double(std::max<std::size_t>(a.curve.size() - 1, 1));
     c.series[0].points.emplace_back(x, double(a.curve[i].allocated_bytes));
@@ -208,10 +208,12 @@ void add_values(Record& r, const Told& t, const std::vector<UnknownValueRow>& va
   std::vector<UnknownValueRow> shown(values.begin(), values.begin() + std::ptrdiff_t(std::min(rows_shown, values.size())));
   r.add(Part{
       table_of("values",
-               fmt::format("Values that the program read and only a card knows: {}; it got {} for a float, and a guess or 0 for others",
-                           t.row.unknown_values, t.other_float.empty() ? "0.75" : t.other_float),
+               fmt::format("The program read {} that only a card can compute. It got {} for each float, and a guess or 0 for the others",
+                           counted(std::size_t(t.row.unknown_values), "value"), t.other_float.empty() ? "0.75" : t.other_float),
                shown)});
-  note(r, "A loss that is printed changes nothing. A value that decides a size, a branch or the end of a loop does: look at these lines.");
+  note(r,
+       "A value that is only printed or logged changes nothing. One that decides a size, a branch or the end of a loop does: look at these "
+       "lines.");
 }
 
 void add_functions(Record& r, const Told& t, const std::vector<OnlyAcceptedRow>& functions) {
@@ -221,19 +223,20 @@ void add_functions(Record& r, const Told& t, const std::vector<OnlyAcceptedRow>&
   if (!shown_functions.empty()) {
     std::vector<OnlyAcceptedRow> shown(shown_functions.begin(),
                                        shown_functions.begin() + std::ptrdiff_t(std::min(rows_shown, shown_functions.size())));
-    r.add(Part{table_of("functions", "Functions that were not answered as a card would", shown)});
+    r.add(Part{table_of("functions", "CUDA functions that did not answer as they do on a card", shown)});
   }
 }
 
 // What addresses and workspaces leave open.
 void add_spread(Record& r, const ProgramAccount& most) {
   if (most.spread && most.spread->layouts > 1 && has_width(*most.spread))
-    note(r, fmt::format("PyTorch chose among free blocks of one size {}, by addresses that only the card knows. Its requests were played "
-                        "again with segments at {} other sets of addresses{}: {} allocated, {} reserved.",
-                        most.spread->choices == 1 ? "once" : fmt::format("{} times", most.spread->choices), most.spread->layouts - 1,
-                        most.spread->smaller + most.spread->larger > 0 ? ", and with workspaces as a card may ask for them" : "",
-                        words(most.spread->low.allocated, most.spread->high.allocated),
-                        words(most.spread->low.reserved, most.spread->high.reserved)));
+    note(r,
+         fmt::format("{}, PyTorch chose among free blocks of one size by their addresses, which only the card knows. With {} other sets of "
+                     "addresses{} the peak is {} allocated and {} reserved.",
+                     most.spread->choices == 1 ? "Once" : fmt::format("{} times", most.spread->choices), most.spread->layouts - 1,
+                     most.spread->smaller + most.spread->larger > 0 ? ", and with workspaces as a card may ask for them" : "",
+                     words(most.spread->low.allocated, most.spread->high.allocated),
+                     words(most.spread->low.reserved, most.spread->high.reserved)));
   if (most.spread && most.spread->smaller + most.spread->larger > 0 && has_width(*most.spread))
     note(r, fmt::format("Only a card decides the workspaces of some convolutions: {} may be smaller there, or absent, and {} larger. The "
                         "interval has both.",
@@ -283,7 +286,9 @@ Record uncertain_of(const Told& t, bool for_people) {
   Record r{"uncertain", "What could be wrong", {}};
   if (std::string rest = rest_of(t); !rest.empty()) note(r, std::move(rest));
   if (values.empty() && t.row.accepted_functions == 0)
-    note(r, "Nothing in PyTorch's own bytes: no value was read that only a card knows, and every function was answered.");
+    note(r,
+         "Nothing in PyTorch's own bytes: the program read no value that only a card can compute, and every CUDA function that it called "
+         "is known here.");
   add_values(r, t, values);
   add_functions(r, t, functions);
   add_spread(r, most);
@@ -292,18 +297,18 @@ Record uncertain_of(const Told& t, bool for_people) {
     note(r, fmt::format("What a pool of cudaMallocAsync keeps is not published. It needs at least what is live, which is {} less than is "
                         "counted here.",
                         words(most.pool_slack_bytes)));
-  if (high && low < *high) {
-    const bool measured = overhead_of(t, int(t.row.ranks)).measured;
-    note(r, fmt::format("It needs {}{}.", words(low, *high),
-                        measured ? "" : ": the bytes beside the tensors are a reserve, not measured on this card"));
-  }
+  if (high && low < least_of(t) && !overhead_of(t, int(t.row.ranks)).measured)
+    note(r, fmt::format(
+                "The bytes beside PyTorch's memory are a reserve, not measured on this card, and rather too large: as little as {} may "
+                "be needed.",
+                words(low)));
   if (!high) note(r, fmt::format("At least {}: {}.", words(low), why_open(t, functions)));
   return r;
 }
 
 void add_beside(const Told& t, Record& r) {
   const Overhead o = overhead_of(t, int(std::max<std::int64_t>(1, t.row.ranks)));
-  std::string text = fmt::format("Beside PyTorch's segments: context {}", words(o.beside.context_bytes));
+  std::string text = fmt::format("Beside PyTorch's memory: CUDA context {}", words(o.beside.context_bytes));
   if (o.beside.libraries_bytes > 0) text += fmt::format(", libraries' code and handles {}", words(o.beside.libraries_bytes));
   if (t.room.overhead_bytes > o.beside.context_bytes + o.beside.libraries_bytes)
     text += fmt::format(", NCCL and contexts of other ranks {}",
@@ -343,13 +348,13 @@ void add_fragmentation(const Told& t, Record& r) {
   const ForecastRow& row = t.row;
   const std::uint64_t gap = row.fragmented_bytes.value_or(0);
   if (row.peak_reserved_bytes == 0) return;
-  std::string text = fmt::format("Reserved and never allocated at once: {} ({:.0f} % of what is reserved).", words(gap),
-                                 100.0 * double(gap) / double(row.peak_reserved_bytes));
+  std::string text = fmt::format("Fragmentation: the reserved peak is {} above the allocated peak ({:.0f} % of what is reserved).",
+                                 words(gap), 100.0 * double(gap) / double(row.peak_reserved_bytes));
   if (t.expandable)
     text += fmt::format(" With PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True it needs {}{}.", words(t.expandable->needed_bytes),
                         t.expandable->fits == true && row.fits == false ? " and fits" : "");
   else if (gap > row.peak_reserved_bytes / 20 && !t.tries)
-    text += " --try measures which allocator setting avoids it.";
+    text += " --try shows which allocator setting avoids it.";
   r.add(Part{Note{text, false}});
 }
 

@@ -99,7 +99,7 @@ struct ForecastPhaseRow {
   std::int64_t rank = 0;
   std::string phase;
   std::int64_t count = 0;
-  std::uint64_t peak_allocated_bytes = 0, peak_reserved_bytes = 0, left_bytes = 0;
+  std::uint64_t peak_allocated_bytes = 0, peak_reserved_bytes = 0, end_bytes = 0;
 };
 void describe(Of<ForecastPhaseRow> auto& r, auto&& f) {
   using enum Role;
@@ -109,7 +109,7 @@ void describe(Of<ForecastPhaseRow> auto& r, auto&& f) {
   f(r.count, {.name = "count", .role = noted});
   f(r.peak_allocated_bytes, {.name = "peak_allocated_bytes", .role = measured, .unit = bytes, .show = Show::bar});
   f(r.peak_reserved_bytes, {.name = "peak_reserved_bytes", .role = measured, .unit = bytes});
-  f(r.left_bytes, {.name = "left_bytes", .role = measured, .unit = bytes});
+  f(r.end_bytes, {.name = "end_bytes", .role = measured, .unit = bytes});
 }
 
 // Blocks that are allocated at the peak, or saved for backward; what they are, and which line allocated them.

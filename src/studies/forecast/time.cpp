@@ -62,12 +62,12 @@ ForecastTime forecast_time(const dry::StepTimed& timed, const std::optional<dry:
 }
 
 std::string in_words(const ForecastTime& t) {
-  if (!t.ms) return fmt::format("No time: {}.", t.why);
-  std::string text = fmt::format("A step takes {} ms, between {} and {} ({}).", number_of_ms(*t.ms), number_of_ms(*t.ms_low),
+  if (!t.ms) return fmt::format("No time is forecast: {}.", t.why);
+  std::string text = fmt::format("A step takes about {} ms, between {} and {} ms ({}).", number_of_ms(*t.ms), number_of_ms(*t.ms_low),
                                  number_of_ms(*t.ms_high), t.source);
   if (!t.left_out.empty()) text += " " + t.left_out;
-  text += t.limit == "host" ? " The largest part: the card waits for the host." : fmt::format(" The largest part: {}.", t.limit);
-  text += fmt::format(" Products and attention reach {:.3g} TFLOP/s over the step.", t.tflops);
+  text += fmt::format(" Its largest part is {}.", t.limit == "host" ? "the card's waiting for the host" : t.limit);
+  text += fmt::format(" Matrix products and attention reach {:.3g} TFLOP/s over the step.", t.tflops);
   text += fmt::format(
       " The host takes {} for {:.0f} {} and for what Python and PyTorch do between them; a slower host than the one of the measured "
       "H200 takes longer (--host-speed).",

@@ -16,7 +16,7 @@ struct ForecastTime {
   std::optional<double> ms{}, ms_low{}, ms_high{};
   std::string why;                     // no ms
   std::string left_out;                // a sentence about steps that are not in ms
-  std::string limit;                   // the part that takes most of the step: "products", "host", …
+  std::string limit;                   // the part that takes most of the step: "matrix products", "host", …
   std::string source;                  // where the rates come from
   double launches = 0, launch_us = 0;  // launches that the host issues in a step, and its time for each
   double tflops = 0;                   // rate of products and attention, over the step

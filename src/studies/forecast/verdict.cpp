@@ -104,7 +104,7 @@ std::string verdict(const Told& t) {
                                                : fmt::format("Does not fit on {}: {} {}{}.", r.device, who, of, less);
       if (t.ran_out)
         said += fmt::format(" It runs out {}{}.", where(*t.ran_out),
-                            t.ran_out->bytes > 0 ? fmt::format(", which asks for {}", words(t.ran_out->bytes)) : "");
+                            t.ran_out->bytes > 0 ? fmt::format(", at a request for {}", words(t.ran_out->bytes)) : "");
       if (t.at_least && !t.ended.empty()) said += fmt::format(" With unlimited memory it failed later ({}).", t.ended);
       return said + stopped;
     }
@@ -114,7 +114,7 @@ std::string verdict(const Told& t) {
                          t.ran_out && t.ran_out->raised ? fmt::format(" It ran out of memory {}.", where(*t.ran_out)) : "", looping(t)) +
              stopped;
     default: {
-      const std::string until = fmt::format("Until then {} {} on {}", who, of, r.device);
+      const std::string until = fmt::format("Up to that point {} {} on {}", who, of, r.device);
       if (!t.waits.empty())
         return fmt::format("Not known whether it fits: {}. {}. Give that loop a number of turns after which it ends, and forecast again.",
                            t.waits, until);

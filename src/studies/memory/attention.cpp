@@ -155,7 +155,7 @@ Table growth_and_edges(const std::vector<AttentionGrowthRow>& growth, const Atte
                   growth);
 }
 
-// In one line: how far each variant goes, and what the longest case takes.
+// In one line: the largest length of each variant, and what the longest case takes.
 std::string answer_of(const std::vector<Row>& rows, const std::vector<AttentionGrowthRow>& growth, const AttentionMemory& asked,
                       const Room& room) {
   std::vector<std::string> far, takes;
@@ -164,7 +164,7 @@ std::string answer_of(const std::vector<Row>& rows, const std::vector<AttentionG
     if (r.counted()) len = std::max(len, r.problem.len_q);
   for (const AttentionGrowthRow& g : growth) {
     if (g.dtype != growth.back().dtype || g.dim != growth.back().dim) continue;  // the last of each variant
-    far.push_back(fmt::format("{} goes to len {}", g.variant, g.largest_len));
+    far.push_back(fmt::format("{} with {}", g.largest_len, g.variant));
     for (const Row& r : rows)
       if (r.counted() && r.variant == g.variant && r.problem.precision == g.dtype && r.problem.head_dim == g.dim && r.problem.len_q == len)
         takes.push_back(fmt::format("{} {}", bytes_in_words(double(r.needed_bytes)), r.variant));
@@ -172,7 +172,7 @@ std::string answer_of(const std::vector<Row>& rows, const std::vector<AttentionG
   if (far.empty()) return "No variant serves this attention here; the rows say why.";
   const std::string memory = bytes_in_words(double(room.memory_bytes)), &name = asked.device.name;
   const std::string where = name.find(memory) == std::string::npos ? fmt::format("In {} of {}", memory, name) : "On " + name;
-  return fmt::format("{}: {}. Len {} takes {}.", where, joined(far), len, joined(takes));
+  return fmt::format("{} the largest len is {}. Len {} takes {}.", where, joined(far), len, joined(takes));
 }
 
 // What would remove bytes from a row, by accounting for the other choice too; a choice that cannot be had says why.

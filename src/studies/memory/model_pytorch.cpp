@@ -223,7 +223,7 @@ Accounts accounts_of(const ModelMemory& asked, const LanguageModel& model, const
 
 Table largest_tensors(Table components, std::string_view the_step) {
   components.name = "largest";
-  components.title = fmt::format("Tensors of {}: those at the peak first, the largest first, equal ones of all blocks together", the_step);
+  components.title = fmt::format("Tensors of {}: those at the peak first, then by size; equal tensors of all blocks share a row", the_step);
   components.rows.resize(std::min<std::size_t>(components.rows.size(), 24));
   return components;
 }

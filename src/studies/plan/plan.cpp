@@ -35,7 +35,7 @@ std::string in_words(const Recipe& r) {
   const engine::Keeping kept = r.kept_as();
   const bool all_kept = kept == engine::Keeping{};
   if (r.purpose != engine::Purpose::forward)
-    words.emplace_back(all_kept ? "nothing computed again" : r.host() > 0 ? "activations on the host" : "activations computed again");
+    words.emplace_back(all_kept ? "nothing recomputed" : r.host() > 0 ? "activations on the host" : "activations recomputed");
   if (r.micro_batches > 1) words.push_back(fmt::format("{} micro-batches of {}", r.micro_batches, r.batch));
   if (r.ranks.split_tokens) words.emplace_back("tokens split");
   if (!all_kept) options.push_back(fmt::format("--keep {}", engine::kept_in_words(r)));
@@ -276,23 +276,25 @@ Outcome plan_of_training(const Plan& p) {
   if (std::int64_t(rows.size()) > p.most) rows.resize(std::size_t(p.most));
   const bool on_host = std::any_of(rows.begin(), rows.end(), [](const PlanRow& row) { return row.host_bytes > 0; });
   Table settings =
-      table_of_settings(!fits                      ? "The nearest"
-                        : f.search.by != By::flops ? "What fits, fastest first; saves and slower against the first of all, fitting or not"
-                                                   : "What fits, fewest FLOPs first; saves against the first of all, fitting or not",
+      table_of_settings(!fits ? "The nearest"
+                        : f.search.by != By::flops
+                            ? "What fits, fastest first; saves_bytes and slower compare with the fastest setting, which may not fit"
+                            : "What fits, fewest FLOPs first; saves_bytes compares with the setting of fewest FLOPs, which may not fit",
                         rows, p.gpus > 1);
   if (on_host) settings.show("host_bytes", Show::always);
   r.add(Part{std::move(settings)});
   if (on_host)
-    r.add(Part{Note{fmt::format("host_bytes is pinned memory of the host, where blocks' kept tensors wait; copied at {:.0f} GB/s each way.",
-                                p.device.ceilings.host_bytes_per_s / 1e9)}});
+    r.add(Part{Note{fmt::format(
+        "host_bytes is pinned memory of the host, which holds what blocks keep for backward; it is copied at {:.0f} GB/s each way.",
+        p.device.ceilings.host_bytes_per_s / 1e9)}});
   if (picture) r.add(Part{*std::move(picture)});
-  r.add(Part{
-      Note{"needed is the peak and what is allocated beside it. frontier: no other setting that fits is as fast and smaller. Gradients "
-           "half and none are rounded to the precision; with update during nothing is clipped."}});
+  r.add(
+      Part{Note{"needed_bytes is the peak and what is allocated beside it. frontier: no other setting that fits is as fast and smaller. "
+                "Gradients half and none are rounded to the precision. With update during, gradients are not clipped."}});
   add_notes_of_time(r, p, f);
   const bool levels_asked = std::any_of(p.levers.keep.begin(), p.levers.keep.end(), [](const auto& k) { return !k.found(); });
   if (!levels_asked && p.model.trained() && shown.front()->recipe.keep.first() != engine::Keep::everything)
-    r.add(Part{Note{"--keep auto finds a level for each block, between those of these rows."}});
+    r.add(Part{Note{"--keep auto chooses a level for each block, so its bytes and time can be between those of two rows."}});
   if (p.gpus > 1) add_several_gpus(r, p, f);
   if (f.search.whole()) return yes_or_no(std::move(r), fits);
   return {std::move(r), Answer::failed, {}, fmt::format("headroom plan: {} after {}", stopped_by(), f.search.how_far()), true};

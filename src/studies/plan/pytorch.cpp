@@ -74,7 +74,7 @@ std::vector<LanguageModel> steps_of(const Plan& p) {
         }
       }
     }
-  // Least work first: 16 bits, nothing computed again, whole batches, compiled, little sent.
+  // Least work first: 16 bits, nothing recomputed, whole batches, compiled, little sent.
   const auto work = [](const LanguageModel& s) {
     return std::tuple(size_of(s.precision.dtype), s.keep.first() != engine::Keep::everything, s.accumulate, -int(s.compile), s.shard);
   };
@@ -276,8 +276,9 @@ Table table_of_ways(const std::vector<BestOfWay>& ways, const Room& room, const 
                                             : "fp16 with fused attention";
   return table_of(
       "ways",
-      fmt::format("Ways to train it in {}, what changes the training least first; each with the least work that fits, and at its smallest",
-                  how),
+      fmt::format(
+          "Ways to train it in {}, those that change training least first: each with the least work that fits, and its smallest setting",
+          how),
       rows);
 }
 
@@ -323,7 +324,7 @@ std::vector<std::string> why_no_times(const std::vector<BestOfWay>& ways) {
 Chart picture_of_ways(const std::vector<BestOfWay>& ways, const Room& room, std::uint64_t workspace) {
   constexpr std::pair<const char*, Phase> kinds[] = {
       {"weights", Phase::parameter}, {"gradients", Phase::gradient}, {"optimizer", Phase::optimizer}};
-  Chart c{"Bytes at the peak of each way, at its smallest", "", "", Unit::bytes, false, {}, Chart::Kind::bars};
+  Chart c{"Bytes at the peak of each way to train, in its smallest setting", "", "", Unit::bytes, false, {}, Chart::Kind::bars};
   for (const auto& [kind, phase] : kinds) c.series.push_back({kind, {}});
   c.series.push_back({"activations, temporaries", {}});
   c.series.push_back({"context, libraries", {}});
@@ -363,17 +364,17 @@ void add_ways(Record& r, const Plan& p, const std::vector<BestOfWay>& ways, cons
   if (const auto first = std::ranges::find_if(ways, &BestOfWay::fits); first != ways.end())
     r.add(Part{Note{fmt::format("Its bytes, one by one: {}", command_of(first->step, p.model_and_device, p.memory_bytes))}});
   if (!std::ranges::all_of(ways, [](const BestOfWay& w) { return measured_choices(w.step); }))
-    r.add(Part{
-        Note{"checked (in csv and json) says whether steps with all choices of a way were measured on a card. For the others, what each "
-             "choice does was read in its source; docs/memory-as-pytorch-checks.md has published peaks beside them."}});
+    r.add(
+        Part{Note{"checked (in csv and json) says whether steps with all choices of a way were measured on a card. The others follow the "
+                  "source code of each choice; docs/memory-as-pytorch-checks.md has published peaks beside them."}});
 }
 
 std::string how_settings_are_listed(const LanguageModel& one) {
   return fmt::format(
-      "Least work first: 16 bits, nothing computed again, whole batches, compiled, little sent. AdamW is fused, attention "
+      "Least work first: 16 bits, nothing recomputed, whole batches, compiled, little communication. AdamW is fused, attention "
       "{}; keep input is torch.utils.checkpoint of each block; shard "
       "none is DDP, optimizer is DDP with ZeroRedundancyOptimizer (ZeRO-1), everything is FSDP2 with every block "
-      "resharded after forward (torchtitan's default), gradients without. "
+      "resharded after forward (torchtitan's default), gradients is FSDP2 without that. "
       "headroom memory model --as pytorch accounts for one of them by tensor. {}",
       one.fused_attention ? "F.scaled_dot_product_attention" : "plain, with whole matrices of scores", about_reserved);
 }
@@ -391,10 +392,10 @@ void add_settings(Record& r, const std::vector<PyTorchPlanRow>& settings, std::v
   const auto that_fit = std::int64_t(fitting.size());
   r.add("fp32_settings", std::int64_t(settings.size())).add("fp32_settings_that_fit", that_fit);
   if (that_fit > 0) {
-    r.add(Part{Note{fmt::format("With FP32 parameters and AdamW {} of {} settings fit.", that_fit, settings.size())}});
+    r.add(Part{Note{fmt::format("With FP32 parameters and AdamW, {} of {} settings fit.", that_fit, settings.size())}});
   } else if (!settings.empty()) {
     const PyTorchPlanRow& smallest = *std::ranges::min_element(settings, {}, &PyTorchPlanRow::peak_bytes);
-    r.add(Part{Note{fmt::format("With FP32 parameters and AdamW none of {} settings fits. The smallest needs {}, {} too much.",
+    r.add(Part{Note{fmt::format("With FP32 parameters and AdamW, none of {} settings fits. The smallest needs {}, {} too much.",
                                 settings.size(), bytes_in_words(double(smallest.needed_bytes)),
                                 bytes_in_words(double(smallest.needed_bytes - room.memory_bytes)))}});
     fitting = {smallest};

@@ -15,7 +15,7 @@ void add_curve(const ReportRun& run, Record& into) {
   const auto& all = run.rows("curve");
   if (all.empty() || !all.front().contains("allocated_bytes") || !all.front().contains("reserved_bytes")) return;
   const double rank = number_at(all.front(), "rank");  // the one that needs most is first
-  Chart c{"Live bytes over the run", "part of the run", "", Unit::bytes, false, {{"allocated", {}}, {"reserved", {}}}};
+  Chart c{"Live bytes over the run", "share of the run", "", Unit::bytes, false, {{"allocated", {}}, {"reserved", {}}}};
   double highest = 0;
   std::vector<const RowObject*> rows;
   for (const RowObject& row : all)

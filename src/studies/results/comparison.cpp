@@ -341,12 +341,12 @@ Chart ratios_of(const std::vector<TimeRow>& rows, const std::string& b) {
   return c;
 }
 
-// "the time of the step is 1.65 ms, where it was 1.36 ms: slower".
+// "the time of a step is 1.65 ms instead of 1.36 ms: slower".
 std::string time_in_words(const TimeRow& t) {
   const auto one = [](double ms, const std::string& interval) {
     return fmt::format("{} ms{}", number_in_words(ms), interval.empty() ? "" : fmt::format(" (forecast {})", interval));
   };
-  return fmt::format("the time of {} is {}, where it was {}: {}", t.time == "step" ? "a step" : t.time, one(t.b_ms, t.b_interval),
+  return fmt::format("the time of {} is {} instead of {}: {}", t.time == "step" ? "a step" : t.time, one(t.b_ms, t.b_interval),
                      one(t.a_ms, t.a_interval), names_of<Verdict>.of(t.verdict));
 }
 
@@ -358,9 +358,11 @@ Record comparison_record(const Comparison& c, const std::string& a, const std::s
   for (const Verdict v : {Verdict::slower, Verdict::faster, Verdict::same, Verdict::unclear})
     if (c.count(v) > 0) verdicts.push_back(fmt::format("{} {}", c.count(v), names_of<Verdict>.of(v)));
   std::vector<std::string> answer;
-  if (c.loss)  // what two trainings are compared for
+  if (c.loss) {  // what two trainings are compared for
+    const std::string was = number_in_words(c.loss->a), is = number_in_words(c.loss->b);
     answer.push_back(
-        fmt::format("at step {} the loss is {}, where it was {}", c.loss->step, number_in_words(c.loss->b), number_in_words(c.loss->a)));
+        fmt::format("at step {} the loss is {}", c.loss->step, is == was ? is + " in both" : fmt::format("{} instead of {}", is, was)));
+  }
   if (c.times.size() == 1)
     answer.push_back(time_in_words(c.times[0]));
   else if (!c.times.empty())
@@ -370,11 +372,11 @@ Record comparison_record(const Comparison& c, const std::string& a, const std::s
                                                   [&](const ChangeRow& row) { return c.loss && row.difference && row.field == "loss"; });
   if (untold > 0) answer.push_back(fmt::format("{} {}{}", untold, other, untold == 1 ? "difference" : "differences"));
   if (untold == 0) answer.push_back(answer.empty() ? "nothing differs" : "nothing else differs");
-  if (c.added > 0) answer.push_back(fmt::format("{} {} only {} has", c.added, c.added == 1 ? "row" : "rows", b));
+  if (c.added > 0) answer.push_back(fmt::format("{} only in {}", c.added == 1 ? "1 row is" : fmt::format("{} rows are", c.added), b));
   Record r{"", fmt::format("{} against {}: {}.", b, a, joined(answer, "; ")), {}};
   if (!c.times.empty() || !c.loss) r.add(Part{table_of("rows", fmt::format("{} against {}: time of B over time of A", b, a), c.times)});
   if (!c.times.empty()) r.add(Part{ratios_of(c.times, b)});
-  if (!c.changes.empty()) r.add(Part{table_of("changes", "What else is not as it was", c.changes)});
+  if (!c.changes.empty()) r.add(Part{table_of("changes", "Other differences", c.changes)});
   if (!c.in_every_row.empty()) r.add(Part{Note{"In every row: " + c.in_every_row, false}});
   Record sum{"summary", "", {}};
   sum.add("pairs", std::int64_t(c.pairs));
@@ -384,11 +386,11 @@ Record comparison_record(const Comparison& c, const std::string& a, const std::s
   sum.add("without_partner", std::int64_t(c.missing + c.added)).add("tolerance", tolerance, Unit::share);
   r.add(Part{std::move(sum)});
   if (std::any_of(c.times.begin(), c.times.end(), [](const TimeRow& t) { return t.runs == TimeRow::one_run_each; }))
-    r.add(Part{
-        Note{"One run each: the spread is that of steps within a run, and another run of the same command may lie farther off. Run both "
-             "again with the same --db: compare then goes by the spread between runs."}});
+    r.add(Part{Note{
+        "There is one run of each, so the spread is that of steps within a run; another run of the same command may differ by more. Run "
+        "both again with the same --db: compare then uses the spread between runs."}});
   if (std::any_of(c.times.begin(), c.times.end(), [](const TimeRow& t) { return t.runs == TimeRow::forecasts; }))
-    r.add(Part{Note{"Two forecasts: the verdict is of the expected times. On a card each time may lie anywhere in its interval."}});
+    r.add(Part{Note{"Both are forecasts: the verdict compares the expected times. On a card each time may be anywhere in its interval."}});
   return r;
 }
 
