@@ -41,7 +41,7 @@ class Guesses(Dry):
             strength[0] = 0
             scores = torch.randn(4, 40, device="cuda")
             scores[:, :2] = -torch.inf
-            beams = torch.cat([torch.full((4, 3), -1e9, device="cuda"), torch.randn(4, 6, device="cuda")], 1)
+            beams = torch.cat([torch.full((8, 3), -1e9, device="cuda"), torch.randn(8, 6, device="cuda")], 1)
             better = torch.randn(8, device="cuda")
             better[0] = 1.0
             print(torch.topk(strength, 3)[1].min().item() > 0, scores.topk(4, dim=-1)[1].min().item() > 1, beams.topk(3)[1].min().item() > 2)
@@ -54,7 +54,7 @@ class Guesses(Dry):
         """As a solver of differential equations asserts that its steps move on. One of known numbers ends the program, and elsewhere nothing changes."""
         program = """
             import torch
-            t, dt = torch.randn([], device="cuda"), torch.rand([], device="cuda")
+            t, dt = torch.randn(99, device="cuda").mean(), torch.randn(99, device="cuda").norm()
             assert t + dt > t, f"underflow in {dt}"
             assert (t - dt != t) & (t <= t + dt) and t > t - dt
             try:

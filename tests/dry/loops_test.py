@@ -102,6 +102,24 @@ class Loops(Dry):
                                     HEADROOM_DRY_LOOP="10000", HEADROOM_DRY_LOOP_S="1000")
             self.assertEqual((lines, [m for m in marks if m[0] == "end"]), (["3000"], []), loop)
 
+    def test_a_loop_of_a_package_that_compares_an_unknown_number_ends_after_some_turns(self):
+        """As a solver of differential equations, each of whose steps may be kept for the backward pass; whether it waits for a large number or a small one."""
+        with tempfile.TemporaryDirectory() as folder:
+            packages = os.path.join(folder, "site-packages")
+            os.mkdir(packages)
+            with open(os.path.join(packages, "of_a_solver.py"), "w") as f:
+                f.write("def solve(t, dt, end):\n    turns = 0\n    while end > t:\n        t, turns = t + dt, turns + 1\n    return turns\n\n\n"
+                        "def settle(error, least):\n    turns = 0\n    while error > least:\n        error, turns = error * 0.5, turns + 1\n    return turns\n")
+            lines, marks = self.dry(f"""
+                import sys
+                sys.path.insert(0, {packages!r})
+                import torch
+                from of_a_solver import settle, solve
+                t, dt = torch.zeros([], device="cuda"), torch.randn(99, device="cuda").norm()
+                print([solve(t, dt, 1.0) for _ in range(3)], [settle(dt * 1.0, 1e-3) for _ in range(3)])
+            """)
+        self.assertEqual((lines, [m for m in marks if m[0] == "end"]), (["[17, 18, 18] [17, 17, 17]"], []))
+
     def test_a_for_that_a_number_may_leave_has_all_its_turns_where_numbers_fall_or_rise(self):
         program = """
             import torch

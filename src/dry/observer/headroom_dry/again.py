@@ -159,7 +159,7 @@ class Again:
         """Indices of a top-k of unknown numbers. Places that the program made least (least.py) are among the largest only where too few others are there."""
         if not x.dim():
             return self.rules.chosen(shape, dim, 1)
-        least = least_places(self, x) if largest else None
+        least = least_places(self, x, dim) if largest else None
         if least is None:
             return self.rules.chosen(shape, dim, x.shape[dim])
         others_first = least.to(self.torch.int8).argsort(dim=dim, stable=True)

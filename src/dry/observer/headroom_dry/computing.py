@@ -79,8 +79,10 @@ class Computed:
         """Quickly asked of what most operations give: the model's own floats."""
         if not out.is_cuda:
             return True
-        if not out.dtype.is_floating_point or out.numel() <= (ASKED if self.bare == "cat" else FEW) or self.clears:
+        if not out.dtype.is_floating_point or out.numel() <= FEW or self.clears:
             return False
+        if self.bare == "cat" and out.numel() <= ASKED:  # it may have known parts
+            return not any(map(self.values.is_hopeful, args[0]))
         return out.numel() > self.most or not self.values.all_hopeful(args)
 
     def keep_results(self, name, args, kwargs, out):

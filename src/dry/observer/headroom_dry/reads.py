@@ -7,7 +7,7 @@ import time
 
 from . import counts, library, loops, told
 from .choices import CHOICE, GUESS, WORD, WORDS
-from .frames import by_source, is_shown, loop_frame, own_frame
+from .frames import asking_frames, by_source, is_own, is_shown, loop_frame, own_frame
 from .operations import FEW, KNOWN, MOST
 from .rules import DRAWS, EXPERTS, MASKS
 
@@ -23,13 +23,14 @@ PLAIN = float(os.environ.get("HEADROOM_DRY_FLOAT", 0.75))
 LEAST_SIZE = 1.0  # of which a program makes a size, a whole one as well: a tensor of no elements ends most of them
 # A line that reads one so often, in one call and one step, waits for it to fall or to rise. The next 100 reads give one, then the other.
 PATIENCE, FALLEN, RISEN = 1000, 1e-12, 100.0
+TURNS = 16  # of a package's `while` that compares one: a solver of differential equations, whose steps may all be kept for the backward pass
 
 
 class Reads:
     def __init__(self):
         self.reads, self.compared, self.counted = {}, {}, {}  # by line: reads in all; a call of its loop's function, reads in that call since the last step
         self.waiting = {}  # by line: of its loop, when it began, what the card was given and how often floats were compared by then
-        self.compares = 0
+        self.compares, self.turns = 0, {}  # turns: of a package's loops, by line
         self.as_bytes = {}  # by (dtype, number)
         self.said_guesses, self.said_open, self.said_size = set(), False, False
         self.levels_at = None  # the first line that copies numbers to the host that choose there by thresholds
@@ -128,7 +129,17 @@ class Reads:
 
     def float_at(self, frame, lines):
         self.compares += 1
-        return self.seen(own_frame(frame), lines)[0]
+        number = self.seen(own_frame(frame), lines)[0]
+        return self.ending(frame) if number == PLAIN and not self.rules.way else number
+
+    def ending(self, frame):
+        """The number in the test of a package's `while`: after TURNS turns a large one, then a small one, so that it ends whichever it waits for."""
+        asks = next(asking_frames(frame), None)
+        key = asks and (asks.f_code.co_filename, asks.f_lineno)
+        if not key or is_own(key[0]) or not loops.is_test(*key):
+            return PLAIN
+        turn = self.turns[key] = self.turns.get(key, 0) % (TURNS + 2) + 1
+        return PLAIN if turn <= TURNS else RISEN if turn == TURNS + 1 else FALLEN
 
     def seen(self, frame, lines):
         """A use of an unknown value in this frame: the number that stands for a float, the line, and its counts in `lines`."""
