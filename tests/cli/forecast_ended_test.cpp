@@ -220,11 +220,11 @@ TEST_F(ForecastStopped, ASearchKnowsThatTheLastValueDoesNotFit) {
   const Ended e = stopped({"--device", "h100", "--memory", "5", "--largest", "batch=1..64"},
                           {"batch={batch}", spins_with("HEADROOM_DRY_CARD", "unlimited=1")});
   EXPECT_EQ(e.code, 1);
-  EXPECT_TRUE(e.out.starts_with("Stopped: batch=8 fits on NVIDIA H100 SXM, batch=16 does not.")) << e.out << e.err;
+  EXPECT_TRUE(e.out.starts_with("Stopped: batch=8 fits on NVIDIA H100 SXM in 5.00 GiB, batch=16 does not.")) << e.out << e.err;
   const Ended none = stopped({"--device", "h100", "--memory", "5", "--largest", "batch=100..128"},
                              {"batch={batch}", spins_with("HEADROOM_DRY_CARD", "unlimited=1")});
   EXPECT_EQ(none.code, 3) << "the answer is whole";
-  EXPECT_TRUE(none.out.starts_with("Not even batch=100 fits on NVIDIA H100 SXM.")) << none.out << none.err;
+  EXPECT_TRUE(none.out.starts_with("Not even batch=100 fits on NVIDIA H100 SXM in 5.00 GiB.")) << none.out << none.err;
 }
 
 TEST_F(ForecastStopped, TheAnswerStaysWithoutAllThatCouldBeTried) {

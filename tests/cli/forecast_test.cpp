@@ -87,7 +87,8 @@ TEST_F(Forecast, TheLargestBatchIsFound) {
   EXPECT_EQ(e.code, 0) << e.err;
   const std::int64_t beside = json("--device h100", "batch=1", 0)["beside_bytes"];
   const std::int64_t most = (5 * gib - beside - 64 * mib) / (256 * mib);
-  EXPECT_NE(e.out.find("The largest batch that fits on NVIDIA H100 SXM is " + std::to_string(most)), std::string::npos) << e.out;
+  EXPECT_NE(e.out.find("The largest batch that fits on NVIDIA H100 SXM in 5.00 GiB is " + std::to_string(most)), std::string::npos)
+      << e.out;
 }
 
 TEST_F(Forecast, ASweepHasARowForEachValue) {

@@ -22,7 +22,7 @@ struct Forecast {
 };
 void describe(Of<Forecast> auto& a, auto&& f) {
   f(a.program, {.name = "program"});
-  f(a.memory_bytes, {.name = "memory", .unit = Unit::bytes, .about = "Memory of each card [all that its driver lends]"});
+  f(a.memory_bytes, {.name = "memory", .unit = Unit::bytes, .about = "Memory of each card [all that its driver makes available]"});
   f(a.gpus, {.name = "gpus",
              .about = "Cards that each process sees; 0: as many as torchrun or accelerate is told to start, else 1",
              .allowed = {0, 64},

@@ -92,6 +92,13 @@ class Several {  // settings of one program, each with a row
     return rows_.back();
   }
 
+  // The card, with the memory that was asked for where a row shows that it is less than all.
+  std::string card() const {
+    const auto known = std::ranges::find_if(rows_, [](const ForecastRow& row) { return row.memory_bytes > 0; });
+    if (!a_.memory_bytes || known == rows_.end() || known->memory_bytes != *a_.memory_bytes) return a_.device.name;
+    return fmt::format("{} in {}", a_.device.name, bytes_in_words(double(known->memory_bytes)));
+  }
+
   bool stopped() const { return stopped_ || host_.stop(); }
   const std::vector<ForecastRow>& rows() const { return rows_; }
 
@@ -171,7 +178,7 @@ Outcome several_settings(const Forecast& a, const Host& host, Life life) {
     }
     const Varied range = range_of_values(a.largest, a.program);
     const auto most = largest_of(several, range, program, before.empty() ? "" : before + " ");
-    const std::string on = before.empty() ? fmt::format(" on {}", a.device.name) : fmt::format(" on {} with {}", a.device.name, before);
+    const std::string on = fmt::format(" on {}{}", several.card(), before.empty() ? "" : " with " + before);
     verdicts.push_back(words_of(range, most, on));
     whole &= is_whole(range, most);
   }
@@ -183,8 +190,8 @@ Outcome several_settings(const Forecast& a, const Host& host, Life life) {
     const std::string without = open == 0 ? "" : fmt::format("; {} gave no answer", open);
     verdicts.push_back(
         whole || !several.stopped()
-            ? fmt::format("{} of {} {} on {}{}", fit, counted(rows.size(), "setting"), fit == 1 ? "fits" : "fit", a.device.name, without)
-            : fmt::format("Stopped: {} of {} settings were run, {} fit on {}", rows.size(), sweep.values.size(), fit, a.device.name));
+            ? fmt::format("{} of {} {} on {}{}", fit, counted(rows.size(), "setting"), fit == 1 ? "fits" : "fit", several.card(), without)
+            : fmt::format("Stopped: {} of {} settings were run, {} fit on {}", rows.size(), sweep.values.size(), fit, several.card()));
   } else {
     whole &= verdicts.size() == sweep.values.size();
   }

@@ -87,8 +87,8 @@ void refuse_without_bytes(const DryRun& run, const std::vector<std::string>& pro
                     name, with_torch->torch));
   throw Error(
       Code::unsupported,
-      fmt::format("'{}' ran to its end and allocated nothing on a card: it did not import PyTorch (python3 -I and -E hide that), or "
-                  "what it calls is linked statically; give the command that trains",
+      fmt::format("'{}' ran to its end and allocated nothing on a card, and no Python in it was seen to import PyTorch; give the command "
+                  "that trains, without Python's options -I and -E, which switch the observer off",
                   name));
 }
 

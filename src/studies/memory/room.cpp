@@ -30,7 +30,7 @@ Room room_of(const Device& d, std::optional<std::uint64_t> asked, int gpus, RunB
                         o.measured ? "measured on this card" : "a reserve, not measured on this card", words(r.memory_bytes),
                         more_than_lent     ? ", " + r.less_than_asked
                         : present || asked ? ""
-                                           : fmt::format(", what the driver lends of {}", words(d.memory_bytes)));
+                                           : fmt::format(", what its driver makes available of {}", words(d.memory_bytes)));
   return r;
 }
 
