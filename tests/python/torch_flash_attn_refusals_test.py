@@ -67,6 +67,22 @@ class RefusalsTest(Base):
                 (TypeError, f"{table} is 3: a tensor", {table: 3}),
             ])  # fmt: skip
 
+    def test_descales(self):
+        """They were looked at after new keys had been written."""
+        narrow = torch.float8_e4m3fn
+        q, keys, pages = torch.randn(2, 1, 4, 16).to(narrow), torch.zeros(2, 9, 2, 16).to(narrow), torch.zeros(4, 4, 2, 16).to(narrow)
+        new = torch.randn(2, 1, 2, 16).to(narrow)
+        for cached, table in ((keys, None), (pages, torch.stack([numbers(0, 1), numbers(2, 3)]))):
+            for name in ("q_descale", "k_descale", "v_descale"):
+                for error, words, scales in ((ValueError, r"a descale is \(3, 2\), it must be", torch.ones(3, 2)),
+                                             (ValueError, r"a descale is \(2, 3\), it must be", torch.ones(2, 3)),
+                                             (ValueError, "a descale has 1 dimensions", torch.ones(2)), (TypeError, "a descale is 2.0", 2.0)):  # fmt: skip
+                    k_cache, v_cache = cached.clone(), cached.clone()
+                    given = {"k": new, "v": new, "cache_seqlens": numbers(3, 4), "page_table": table, name: scales}
+                    self.refused(error, words, fa3.flash_attn_with_kvcache, q, k_cache, v_cache, **given)
+                    for cache in (k_cache, v_cache):
+                        self.assertTrue(torch.equal(cache.float(), cached.float()), f"{name} {words}: nothing was written")
+
     def test_lists_of_a_packed_cache(self):
         named = {"q": torch.randn(5, 4, 16), "k_cache": torch.randn(2, 9, 2, 16), "v_cache": torch.randn(2, 9, 2, 16), "cache_seqlens": numbers(3, 4)}
         call = fa3.flash_attn_with_kvcache

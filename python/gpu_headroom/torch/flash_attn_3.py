@@ -38,15 +38,20 @@ def _chunk(name: str, attention_chunk: Any) -> int:
     return size
 
 
+def _check_scales(scales: Any, t: torch.Tensor, batch: Optional[int]) -> None:
+    """Whether scales are [batch, kv_heads] for t [..., heads, head_dim]; without a batch any number of sequences will do."""
+    check_tensor("flash_attn_3", "a descale", scales, (2,), "[batch, kv_heads]", t)
+    if scales.shape[1] == 0 or t.shape[-2] % scales.shape[1] or (batch is not None and scales.shape[0] != batch):
+        raise ValueError(f"gpu_headroom.torch.flash_attn_3: a descale is {tuple(scales.shape)}, it must be [batch, kv_heads] for {tuple(t.shape)}")
+
+
 def _of_8_bits(t: torch.Tensor, scales: Tensor, of_rows: Tensor = None) -> torch.Tensor:
     """t [..., heads, head_dim] as bfloat16 where it is in 8 bits. scales: [batch, kv_heads]; of_rows: which row of them a packed token has."""
     if not isinstance(t, torch.Tensor) or t.dtype not in IN_8_BITS:  # attention() refuses what is no tensor
         return t
     t = t.float()
     if scales is not None:
-        check_tensor("flash_attn_3", "a descale", scales, (2,), "[batch, kv_heads]", t)
-        if scales.shape[1] == 0 or t.shape[-2] % scales.shape[1] or (of_rows is None and scales.shape[0] != t.shape[0]):
-            raise ValueError(f"gpu_headroom.torch.flash_attn_3: a descale is {tuple(scales.shape)}, it must be [batch, kv_heads] for {tuple(t.shape)}")
+        _check_scales(scales, t, t.shape[0] if of_rows is None else None)
         scales = scales.repeat_interleave(t.shape[-2] // scales.shape[1], 1)
         t = t * (scales[:, None] if of_rows is None else scales[of_rows])[..., None]
     return t.bfloat16()
@@ -382,6 +387,9 @@ def flash_attn_with_kvcache(
     if k is not None:
         one_row_each = q.new_empty((batch, 1, *q.shape[1:])) if packed else q
         check_over_cache(one_row_each, k_cache, v_cache, cache.rows, page_table, None, s_aux, (is_causal, softmax_scale, window, cap_of(softcap)))
+        for t, scales in ((q, q_descale), (k_cache, k_descale), (v_cache, v_descale)):  # before anything is written
+            if scales is not None and t.dtype in IN_8_BITS:
+                _check_scales(scales, t, batch)
     of_q: Any = _places(q, cu_seqlens_q) if packed or rotary_cos is not None else None  # these alone ask for it
     room = cache.room
     q, lengths = _append(new, q, of_q, is_causal or window is not None or bool(chunk), cache, lengths)
