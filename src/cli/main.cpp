@@ -1,10 +1,13 @@
 // headroom <command> [options]: finds the command's row, parses, runs, and turns every failure into one line and an exit code.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <regex>
 #include <span>
 
+#include "base/address_space.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
@@ -342,7 +345,7 @@ RunCommand completion(CLI::App& app, Common& common) {
 
 }  // namespace headroom::cli
 
-int headroom_program(int argc, char** argv) {
+static int run_program(int argc, char** argv) {
   if (argc > 0 && std::filesystem::path(argv[0]).filename() == "gpu-headroom") headroom::cli::called = "gpu-headroom";
   headroom::cli::remember_command(std::span(argv, std::size_t(argc)));
   headroom::hold_standard_descriptors();
@@ -352,4 +355,12 @@ int headroom_program(int argc, char** argv) {
   } catch (const headroom::dist::Quiet&) { return headroom::cli::failed; } catch (const std::exception& e) {
     return headroom::cli::complain(headroom::cli::called, e.what(), headroom::cli::failed);
   }
+}
+
+int headroom_program(int argc, char** argv) {
+  const int code = run_program(argc, argv);
+  if (headroom::has_room_for_addresses(headroom::openblas_bytes_of_a_thread)) return code;
+  // OpenBLAS starts a thread as it is loaded. Without room that thread asks for its buffer without end, and an ordinary end would wait for it.
+  std::fflush(nullptr);
+  _exit(code);
 }

@@ -80,7 +80,7 @@ TEST_F(Attack, FewDescriptors) {
 // What is asked of the system is refused; OpenBLAS asked again without end.
 TEST_F(Attack, LittleAddressSpace) {
   for (const Words& words : writers())
-    for (const rlim_t mib : {192, 256, 320, 400}) {  // with less, OpenBLAS asks without end in a thread that it starts as it is loaded
+    for (const rlim_t mib : {112, 128, 160, 192, 256, 320, 400}) {  // in little, OpenBLAS asks without end
       start_afresh();
       const Ended e = attack(words, [mib] {
         const rlimit limit{mib << 20, mib << 20};
