@@ -1,4 +1,4 @@
-// The doors of every implementation, for the table in choose.cpp. No other file includes this.
+// The functions of every implementation, for the table in choose.cpp and for the sources that define them.
 #pragma once
 #include "ops/attention/attention.h"
 

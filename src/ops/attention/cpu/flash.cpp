@@ -12,6 +12,7 @@
 #include "ops/attention/documents/documents.h"
 #include "ops/attention/impl.h"
 #include "ops/attention/mend/mend.h"
+#include "ops/attention/refusals.h"
 #include "ops/attention/row.h"
 #include "ops/attention/sink.h"
 
@@ -48,8 +49,7 @@ Support flash_supports(const Problem& p, const Device& device, Pass pass) {
   Problem unpaged = p;
   unpaged.page = 0;
   if (Support s = plain_supports(unpaged, device, pass); !s) return s;
-  if (p.page != 0 && pass == Pass::backward) return Support::no("pages are of a cache: forward only");
-  return {};
+  return pages_are_of_a_cache(p, pass);
 }
 
 void flash_forward(const Problem& p, const Forward& t, Context& ctx) {

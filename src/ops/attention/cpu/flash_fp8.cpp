@@ -10,6 +10,7 @@
 #include "base/convert.h"
 #include "ops/attention/fp8/fp8.h"
 #include "ops/attention/impl.h"
+#include "ops/attention/refusals.h"
 #include "ops/attention/sm90/tiles_fp8.h"
 #include "ops/matmul/hopper_adder.h"
 
@@ -83,10 +84,7 @@ struct Row {
 
 Support flash_fp8_supports(const Problem& p, const Device& device, Pass pass) {
   if (device.kind != DeviceKind::cpu) return Support::no("needs the CPU");
-  if (p.precision.dtype != DType::e4m3) return Support::no(fmt::format("serves fp8, {} was asked", name_of(p.precision)));
-  if (pass == Pass::backward) return Support::no("attention in fp8 has no backward: ask for forward alone (--pass forward)");
-  if (p.scale_or_default() <= 0) return Support::no(fmt::format("needs a positive scale, it is {}", p.scale_or_default()));
-  return asks_no_more_than(p, {.dim_v = true});
+  return first_refusal({needs_fp8(p), needs_forward(pass), needs_positive_scale(p), asks_no_more_than(p, {.dim_v = true})});
 }
 
 void flash_fp8_forward(const Problem& p, const Forward& t, Context& ctx) {

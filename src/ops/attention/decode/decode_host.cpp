@@ -19,6 +19,7 @@
 #include "ops/attention/decode/dense_deal.h"
 #include "ops/attention/impl.h"
 #include "ops/attention/on_stream.h"
+#include "ops/attention/refusals.h"
 #include "ops/attention/sm80/paged.h"
 #include "ops/attention/sm90/tensors.h"
 
@@ -222,23 +223,17 @@ Support decode_supports(const Problem& p, const Device& device, Pass pass) {
     const Support forward = decode_supports(p, device, Pass::forward);
     return !forward || sm90_supports(p, device, pass) ? forward : sm80_supports(p, device, pass);
   }
-  if (device.kind != DeviceKind::cuda) return Support::no("needs a CUDA device");
-  if (device.sm < oldest_sm || !why_no_kernels(device).empty())
-    return Support::no(fmt::format("needs sm_{} or newer, this is {}", oldest_sm, called(device.sm)));
-  if (p.precision.dtype != DType::bf16 && p.precision.dtype != DType::f16)
-    return Support::no(fmt::format("needs bf16 or fp16, {} was asked", name_of(p.precision)));
+  if (const Support s = first_refusal({needs_kernels(device), needs_16_bits(p)}); !s) return s;
   if (p.len_q > most_positions) return Support::no(fmt::format("serves up to {} new positions, there are {}", most_positions, p.len_q));
-  if (p.len_k > longest_in_32_bits) return Support::no("serves lengths up to 2^29");
-  const std::int64_t dim = std::max(p.head_dim, p.value_dim()), rows = p.group() * p.len_q;
-  for (const std::int64_t one : {p.head_dim, p.value_dim()})
-    if (one % 8 != 0) return Support::no(fmt::format("needs head_dim to be a multiple of 8 (16 bytes), it is {}", one));
-  if (dim > 256) return Support::no(fmt::format("serves head_dim up to 256, it is {}", dim));
-  if (p.scale_or_default() <= 0) return Support::no(fmt::format("needs a positive scale, it is {}", p.scale_or_default()));
-  if (const Support s = asks_no_more_than(p, {.softcap = true, .sink = true, .documents = true, .dim_v = true, .pages = true}); !s)
+  const Features known{.softcap = true, .sink = true, .documents = true, .dim_v = true, .pages = true};
+  if (const Support s = first_refusal({needs_lengths_in_32_bits(p), needs_dims_of(p, 8), needs_dims_up_to_256(p), needs_positive_scale(p),
+                                       asks_no_more_than(p, known)});
+      !s)
     return s;
   if (const int bytes = sizes_of(p).shared_bytes; bytes > architecture_of(device.sm).shared_bytes)
     return Support::no(
         fmt::format("needs {} bytes of shared memory a block, this card has {}", bytes, architecture_of(device.sm).shared_bytes));
+  const std::int64_t rows = p.group() * p.len_q;
   if (rows > most_rows_beside_hopper && sm90_supports(p, device, pass))
     return Support::no(fmt::format("leaves {} rows for each key head to flash_sm90", rows));
   return {};

@@ -16,6 +16,7 @@
 #include "ops/attention/mend/mend.h"
 #include "ops/attention/on_stream.h"
 #include "ops/attention/plain_cuda/plain_cuda.h"
+#include "ops/attention/refusals.h"
 
 namespace headroom::attention {
 
@@ -81,11 +82,10 @@ void expect_nan(const Lists& lists, const Context& ctx) {
 }  // namespace
 
 Support plain_cuda_supports(const Problem& p, const Device& device, Pass) {
-  if (device.kind != DeviceKind::cuda) return Support::no("needs a CUDA device");
-  if (!why_no_kernels(device).empty()) return Support::no(fmt::format("needs sm_{} or newer, this is {}", oldest_sm, called(device.sm)));
+  if (const Support s = needs_kernels(device); !s) return s;
   if (size_of(p.precision.dtype) < 2) return Support::no("fp8 is not served");
-  if (std::max(p.len_q, p.len_k) > longest_in_32_bits) return Support::no("serves lengths up to 2^29");
-  return asks_no_more_than(p, {.softcap = true, .sink = true, .documents = true, .dim_v = true});
+  const Features known{.softcap = true, .sink = true, .documents = true, .dim_v = true};
+  return first_refusal({needs_lengths_in_32_bits(p), asks_no_more_than(p, known)});
 }
 
 void plain_cuda_forward(const Problem& p, const Forward& t, Context& ctx) {

@@ -20,6 +20,7 @@
 #include "ops/attention/impl.h"
 #include "ops/attention/mend/mend.h"
 #include "ops/attention/on_stream.h"
+#include "ops/attention/refusals.h"
 #include "ops/attention/sm80/blocks.h"
 #include "ops/attention/sm80/blocks_tiles.h"
 #include "ops/attention/sm80/paged.h"
@@ -197,14 +198,8 @@ void with_backward_tiles(const Problem& p, const Device& device, Body&& body) {
 }
 
 Support on_cuda(const Problem& p, const Device& device, Pass pass) {
-  if (device.kind != DeviceKind::cuda) return Support::no("needs a CUDA device");
-  if (device.sm < oldest_sm || !why_no_kernels(device).empty())
-    return Support::no(fmt::format("needs sm_{} or newer, this is {}", oldest_sm, called(device.sm)));
-  if (std::max(p.len_q, p.len_k) > longest_in_32_bits) return Support::no("serves lengths up to 2^29");
-  if (std::max(p.head_dim, p.value_dim()) > 256)
-    return Support::no(fmt::format("serves head_dim up to 256, it is {}", std::max(p.head_dim, p.value_dim())));
-  if (p.page != 0 && pass == Pass::backward) return Support::no("pages are of a cache: forward only");
-  return {};  // soft capping, sinks, documents, values of another dimension, pages, dropout, slopes: all served
+  // Soft capping, sinks, documents, values of another dimension, pages, dropout and slopes are all served.
+  return first_refusal({needs_kernels(device), needs_lengths_in_32_bits(p), needs_dims_up_to_256(p), pages_are_of_a_cache(p, pass)});
 }
 
 // The band that kernels are handed: of the first row of the batch, they go on to the others.
@@ -376,9 +371,8 @@ bool tf32_is_fast(const Device& device) {
 Support sm80_fp32_supports(const Problem& p, const Device& device, Pass pass) {
   if (Support s = simt_supports(p, device, pass); !s) return s;
   if (!tf32_is_fast(device)) return Support::no("needs tf32 that is four times as fast as fp32");
-  if (Support s = asks_no_more_than(p, {.softcap = true, .sink = true, .documents = true, .dim_v = true, .pages = true}); !s) return s;
-  if (p.scale_or_default() <= 0) return Support::no(fmt::format("needs a positive scale, it is {}", p.scale_or_default()));
-  return {};
+  const Features known{.softcap = true, .sink = true, .documents = true, .dim_v = true, .pages = true};
+  return first_refusal({asks_no_more_than(p, known), needs_positive_scale(p)});
 }
 void sm80_fp32_forward(const Problem& p, const Forward& t, Context& ctx) { forward_with<Sm80InParts>(p, t, ctx); }
 void sm80_fp32_backward(const Problem& p, const Backward& t, Context& ctx) { backward_with<Sm80InParts>(p, t, ctx); }
@@ -388,8 +382,7 @@ Support sm80_supports(const Problem& p, const Device& device, Pass pass) {
   const bool served =
       p.precision.dtype == DType::bf16 || p.precision.dtype == DType::f16 || p.precision == Precision{DType::f32, Math::tf32};
   if (!served) return Support::no(fmt::format("needs bf16, fp16 or tf32, {} was asked", name_of(p.precision)));
-  if (p.scale_or_default() <= 0) return Support::no(fmt::format("needs a positive scale, it is {}", p.scale_or_default()));
-  return {};
+  return needs_positive_scale(p);
 }
 void sm80_forward(const Problem& p, const Forward& t, Context& ctx) {
   with_sm80(p, [&]<class Family>() { forward_with<Family>(p, t, ctx); });

@@ -9,6 +9,7 @@
 #include "gpu/byte_map.h"
 #include "ops/attention/impl.h"
 #include "ops/attention/on_stream.h"
+#include "ops/attention/refusals.h"
 #include "ops/attention/sm90/deal.h"
 #include "ops/attention/sm90/fwd_fp8.h"
 #include "ops/attention/sm90/tensors.h"
@@ -101,17 +102,8 @@ void fp8_forward_by(const Problem& p, const Forward& t, Context& ctx) {
 }  // namespace
 
 Support sm90_fp8_supports(const Problem& p, const Device& device, Pass pass) {
-  if (p.precision.dtype != DType::e4m3) return Support::no(fmt::format("serves fp8, {} was asked", name_of(p.precision)));
-  if (device.kind != DeviceKind::cuda) return Support::no("needs a CUDA device");
-  if (device.sm != 90) return Support::no(fmt::format("needs Hopper (sm_90), this is sm_{}", device.sm));
-  if (pass == Pass::backward) return Support::no("attention in fp8 has no backward: ask for forward alone (--pass forward)");
-  for (const std::int64_t dim : {p.head_dim, p.value_dim()}) {
-    if (dim % aligned != 0) return Support::no(fmt::format("needs head_dim to be a multiple of 16 (16 bytes), it is {}", dim));
-    if (dim > 256) return Support::no(fmt::format("serves head_dim up to 256, it is {}", dim));
-  }
-  if (p.scale_or_default() <= 0) return Support::no(fmt::format("needs a positive scale, it is {}", p.scale_or_default()));
-  if (std::max(p.len_q, p.len_k) > longest_in_32_bits) return Support::no("serves lengths up to 2^29");
-  return asks_no_more_than(p, {.dim_v = true});
+  return first_refusal({needs_fp8(p), needs_hopper(device), needs_forward(pass), needs_dims_of(p, aligned), needs_dims_up_to_256(p),
+                        needs_positive_scale(p), needs_lengths_in_32_bits(p), asks_no_more_than(p, {.dim_v = true})});
 }
 
 void sm90_fp8_forward(const Problem& p, const Forward& t, Context& ctx) {

@@ -15,6 +15,7 @@
 #include "ops/attention/impl.h"
 #include "ops/attention/mend/mend.h"
 #include "ops/attention/on_stream.h"
+#include "ops/attention/refusals.h"
 #include "ops/attention/sm90/deal.h"
 #include "ops/attention/sm90/fwd.h"
 #include "ops/attention/sm90/tensors.h"
@@ -324,16 +325,10 @@ void forward_as(const Problem& p, const Forward& t, Context& ctx) {
 }  // namespace
 
 Support sm90_supports(const Problem& p, const Device& device, Pass pass) {
-  if (device.kind != DeviceKind::cuda) return Support::no("needs a CUDA device");
-  if (device.sm != 90) return Support::no(fmt::format("needs Hopper (sm_90), this is sm_{}", device.sm));
-  if (p.precision.dtype != DType::bf16 && p.precision.dtype != DType::f16)
-    return Support::no(fmt::format("needs bf16 or fp16, {} was asked", name_of(p.precision)));
-  for (const std::int64_t dim : {p.head_dim, p.value_dim()}) {
-    if (dim % 8 != 0) return Support::no(fmt::format("needs head_dim to be a multiple of 8 (16 bytes), it is {}", dim));
-    if (dim > 256) return Support::no(fmt::format("serves head_dim up to 256, it is {}", dim));
-  }
-  if (p.scale_or_default() <= 0) return Support::no(fmt::format("needs a positive scale, it is {}", p.scale_or_default()));
-  if (std::max(p.len_q, p.len_k) > longest_in_32_bits) return Support::no("serves lengths up to 2^29");
+  if (const Support s = first_refusal({needs_hopper(device), needs_16_bits(p), needs_dims_of(p, 8), needs_dims_up_to_256(p),
+                                       needs_positive_scale(p), needs_lengths_in_32_bits(p)});
+      !s)
+    return s;
   if (pass == Pass::backward && p.softcap != 0 && p.deterministic && std::max(p.head_dim, p.value_dim()) <= 128)
     return Support::no("sums dQ of capped scores in no fixed order up to head dim 128");
   if (p.asks_by_place()) {
