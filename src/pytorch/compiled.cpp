@@ -256,14 +256,55 @@ void Compiled::backward_in_model(Kept& k, const BlockParameters& p, Work& work, 
   k.x = {}, k.r1 = {};
 }
 
+Value Compiled::head_and_loss(WholeModel& kept, const Ends& ends) {
+  give(What::end);
+  kept.root = per_row("final norm 1/rms");
+  kept.h = stream("final norm", s_.low);
+  if (s_.casts) kept.head_copy = tensor("head as " + std::string(name_of(s_.low)), s_.low, ends.head->value.shape);
+  const std::int64_t line = line_bytes / std::int64_t(size_of(s_.low));
+  kept.logits = tensor("logits", s_.low, {s_.batch, s_.len, (s_.vocab + line - 1) / line * line});
+  kept.maximum = per_row("rows' maximum"), kept.sum = per_row("rows' sum");
+  return tensor("loss", DType::f32, {1});
+}
+
+void Compiled::backward_of_head(WholeModel& kept, const Ends& ends, std::vector<Collected>& gradients) {
+  give(What::end_backward);
+  kept.maximum = {}, kept.sum = {};
+  const Value narrow = s_.casts ? tensor("gradient of the head", s_.low, ends.head->value.shape) : gradient(*ends.head, gradients);
+  kept.h = {};
+  const Value dh = stream("d(final norm)", s_.low);
+  kept.logits = {}, kept.head_copy = {};
+  if (s_.casts) gradient(*ends.head, gradients);
+}
+
+void Compiled::backward_of_model(WholeModel& kept, const Ends& ends, const std::vector<BlockParameters>& blocks) {
+  std::vector<Collected> gradients;
+  torch_.touch_workspace();
+  backward_of_head(kept, ends, gradients);
+  Work work;
+  for (const char* name : {"gradient of a norm", "gradient of the stream", "gradient of a product"})
+    work.rows.push_back(stream(name, s_.low));
+  gradient(*ends.norm, gradients);
+  kept.root = {};
+  for (std::size_t i = blocks.size(); i-- > 0;) {
+    layer_ = int(i);
+    give(What::block_backward);
+    backward_in_model(kept.blocks[i], blocks[i], work, gradients, i + 1 == blocks.size(), i == 0);
+  }
+  layer_ = -1;
+  if (ends.tied)
+    const Value more = tensor("gradient of the embedding", ends.embedding->value.dtype, ends.embedding->value.shape);
+  else
+    gradient(*ends.embedding, gradients);
+  give(What::embedding_backward);
+  work = {};
+  kept.x = {};
+  hand_over(gradients);
+}
+
 Value Compiled::model(const Ends& ends, const std::vector<BlockParameters>& blocks) {
-  struct All {
-    std::vector<Kept> kept;
-    Value x, root, h, copy, logits, maximum, sum;
-  };
-  auto all = std::make_shared<All>();
-  const DType type = s_.casts ? DType::f32 : s_.low;
-  Value x = stream("embedded tokens", type);
+  auto kept = std::make_shared<WholeModel>();
+  Value x = stream("embedded tokens", s_.casts ? DType::f32 : s_.low);
   give(What::embedding);
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     layer_ = int(i);
@@ -271,55 +312,19 @@ Value Compiled::model(const Ends& ends, const std::vector<BlockParameters>& bloc
     k.x = x;
     give(What::block);
     x = forward(k, blocks[i], i == 0 ? Residual::branch : Residual::stream);
-    all->kept.push_back(std::move(k));
+    kept->blocks.push_back(std::move(k));
   }
   layer_ = -1;
-  all->x = x;
+  kept->x = x;
   x = {};
-  give(What::end);
-  all->root = per_row("final norm 1/rms");
-  all->h = stream("final norm", s_.low);
-  if (s_.casts) all->copy = tensor("head as " + std::string(name_of(s_.low)), s_.low, ends.head->value.shape);
-  const std::int64_t line = line_bytes / std::int64_t(size_of(s_.low));
-  all->logits = tensor("logits", s_.low, {s_.batch, s_.len, (s_.vocab + line - 1) / line * line});
-  all->maximum = per_row("rows' maximum"), all->sum = per_row("rows' sum");
-  Value loss = tensor("loss", DType::f32, {1});
+  Value loss = head_and_loss(*kept, ends);
   const Value count = tensor("tokens that count", DType::f32, {1});
   if (!torch_.keeps_history()) return loss;
   loss.node = std::make_shared<Node>();
   loss.node->name = "compiled model";
   loss.node->age = torch_.next_age();
-  loss.node->backward = [this, all, ends, blocks, count](const Value&) {
-    std::vector<Collected> gradients;
-    torch_.touch_workspace();
-    give(What::end_backward);
-    all->maximum = {}, all->sum = {};
-    {
-      const Value narrow = s_.casts ? tensor("gradient of the head", s_.low, ends.head->value.shape) : gradient(*ends.head, gradients);
-      all->h = {};
-      const Value dh = stream("d(final norm)", s_.low);
-      all->logits = {}, all->copy = {};
-      if (s_.casts) gradient(*ends.head, gradients);
-    }
-    Work work;
-    for (const char* name : {"gradient of a norm", "gradient of the stream", "gradient of a product"})
-      work.rows.push_back(stream(name, s_.low));
-    gradient(*ends.norm, gradients);
-    all->root = {};
-    for (std::size_t i = blocks.size(); i-- > 0;) {
-      layer_ = int(i);
-      give(What::block_backward);
-      backward_in_model(all->kept[i], blocks[i], work, gradients, i + 1 == blocks.size(), i == 0);
-    }
-    layer_ = -1;
-    if (ends.tied)
-      const Value more = tensor("gradient of the embedding", ends.embedding->value.dtype, ends.embedding->value.shape);
-    else
-      gradient(*ends.embedding, gradients);
-    give(What::embedding_backward);
-    work = {};
-    all->x = {};
-    hand_over(gradients);
+  loss.node->backward = [this, kept, ends, blocks, count](const Value&) {
+    backward_of_model(*kept, ends, blocks);
     return Node::Gradients{};
   };
   return loss;

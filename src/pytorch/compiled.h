@@ -56,6 +56,10 @@ class Compiled {
     const Parameter* of;
     Value gradient;
   };
+  struct WholeModel {  // what the graph of the whole model keeps for its backward
+    std::vector<Kept> blocks;
+    Value x, root, h, head_copy, logits, maximum, sum;
+  };
 
   Value tensor(const std::string& name, DType t, Shape s);
   Value stream(const std::string& name, DType t) { return tensor(name, t, {s_.batch, s_.len, s_.width}); }
@@ -69,6 +73,9 @@ class Compiled {
   Value forward_in_passing(const Value& x);
   Value backward(Kept&, const BlockParameters&, const Value& incoming, std::vector<Collected>&);
   void backward_in_model(Kept&, const BlockParameters&, Work&, std::vector<Collected>&, bool last, bool first);
+  Value head_and_loss(WholeModel&, const Ends&);
+  void backward_of_head(WholeModel&, const Ends&, std::vector<Collected>&);
+  void backward_of_model(WholeModel&, const Ends&, const std::vector<BlockParameters>&);
   Value gradient(const Parameter& p, std::vector<Collected>&);
   Value written_out() { return s_.written_out ? tensor("weight, written out", s_.low, {s_.written_out}) : Value{}; }
   void hand_over(std::vector<Collected>&);

@@ -208,6 +208,39 @@ void say_status(Told& t, const DryRun& run, bool too_small) {
   }
 }
 
+auto progress_of(const Host& host, const char* doing) {
+  return [&host, doing](std::int64_t steps, std::uint64_t live) {
+    host.progress(0, fmt::format("{}: {}, {} allocated", doing, counted(std::uint64_t(steps), "step"), bytes_in_words(double(live))));
+  };
+}
+
+DryRunAsked first_run(const Forecast& a, const std::vector<std::string>& program, const Room& room, int cards, const Host& host) {
+  OneHost one = one_host_of(program);
+  DryRunAsked asked{.program = std::move(one.program),
+                    .dry = dry_of(a.device, room, cards),
+                    .steps = a.steps,
+                    .rates = pytorch::rates_of(a.device, a.host_speed),
+                    .progress = progress_of(host, "running dry")};
+  if (one.hosts > 1) asked.settings.push_back(fmt::format("{}={}", dry::hosts_variable, one.hosts));
+  return asked;
+}
+
+// Runs with other outcomes of what the run had to guess, and with streams that are done at other times. Who set the guess asks for that run alone.
+void add_other_runs(Told& t, const DryRunAsked& asked, const DryRun& run, const Host& host) {
+  const auto another = [&](const char* doing) {
+    AsItRan again{asked, runs_at_once(run)};
+    again.asked.progress = progress_of(host, doing);
+    return again;
+  };
+  const auto may_run = [&](const char* set_by_hand) { return !t.stopped && run.ended_well() && !std::getenv(set_by_hand); };
+  if (auto routing = routing_of(t.processes); !routing.empty() && may_run(dry::routing_variable)) {
+    t.routing = std::move(routing);
+    add_routing(t, another(words_of(t.routing.front().guessed).others), host);
+  }
+  if (std::ranges::any_of(t.processes, &ProcessStory::late_events) && may_run(dry::events_variable))
+    add_late(t, another("streams that end early and late"), host);
+}
+
 }  // namespace
 
 Told forecast_one(const Forecast& a, const std::vector<std::string>& program, const Host& host, const ProgramOutput& output,
@@ -220,25 +253,14 @@ Told forecast_one(const Forecast& a, const std::vector<std::string>& program, co
   t.row.program = as_typed_in_a_shell(program);
   t.row.device = a.device.name;
   t.row.memory_bytes = t.room.memory_bytes;
-  OneHost one = one_host_of(program);
-  DryRunAsked asked{.program = std::move(one.program),
-                    .dry = dry_of(a.device, t.room, cards),
-                    .steps = a.steps,
-                    .rates = pytorch::rates_of(a.device, a.host_speed),
-                    .settings = change,
-                    .output = output};
-  if (one.hosts > 1) asked.settings.push_back(fmt::format("{}={}", dry::hosts_variable, one.hosts));
-  const auto doing = [&](const char* what) {
-    return [&host, what](std::int64_t steps, std::uint64_t live) {
-      host.progress(0, fmt::format("{}: {}, {} allocated", what, counted(std::uint64_t(steps), "step"), bytes_in_words(double(live))));
-    };
-  };
-  asked.progress = doing("running dry");
+  DryRunAsked asked = first_run(a, program, t.room, cards, host);
+  asked.settings.insert(asked.settings.begin(), change.begin(), change.end());
+  asked.output = output;
   DryRun run = run_dry(asked);
   const auto room_of = [&a](const DryRun& r) { return room_of_program(a.device, a.memory_bytes, ranks_here(r.processes)); };
   if (ranks_here(run.processes) < told) run_as_no_ranks(asked, run, room_of(run), host, t);
   if (!ended_early_by(run).empty() && !std::getenv(dry::float_variable)) {
-    asked.progress = doing("ended after one step; once more with another value");
+    asked.progress = progress_of(host, "ended after one step; once more with another value");
     if (auto other = with_another_float(asked, run, host, t)) run = std::move(*other);
   }
   const bool too_small = !run.ended_well() && !run.ended.asked && run.ran_out();
@@ -246,20 +268,13 @@ Told forecast_one(const Forecast& a, const std::vector<std::string>& program, co
   t.went_on = t.ran_out && t.ran_out->raised && run.ended_well();
   t.stop(run.ended.asked, "");
   if (!run.any_bytes()) refuse_without_bytes(run, program, cards);
-  if (too_small) asked.progress = doing("does not fit; once more with unlimited memory");
-  if (too_small) run = with_unlimited_memory(asked, std::move(run), host, t);
+  if (too_small) {
+    asked.progress = progress_of(host, "does not fit; once more with unlimited memory");
+    run = with_unlimited_memory(asked, std::move(run), host, t);
+  }
   t.room = room_of(run);
   fill(t, run.processes);
-  if (auto routing = routing_of(t.processes); !routing.empty() && !t.stopped && run.ended_well() && !std::getenv(dry::routing_variable)) {
-    t.routing = std::move(routing);
-    asked.progress = doing(words_of(t.routing.front().guessed).others);
-    add_routing(t, {asked, runs_at_once(run)}, host);
-  }
-  if (std::ranges::any_of(t.processes, &ProcessStory::late_events) && !t.stopped && run.ended_well() &&
-      !std::getenv(dry::events_variable)) {
-    asked.progress = doing("streams that end early and late");
-    add_late(t, {asked, runs_at_once(run)}, host);
-  }
+  add_other_runs(t, asked, run, host);
   say_time(t, slowest_rank(t.processes, asked.rates, a.device));
   t.row.host_bytes = std::uint64_t(run.ended.host_peak_bytes);
   t.short_by = ended_early_by(run);
