@@ -6,7 +6,7 @@
 
 namespace headroom {
 
-// Of one card, for what one process pins, or for what each of several processes pins that have a context there.
+// Bytes of one card that map what one process pins, or what each of several processes with a context there pins.
 constexpr std::uint64_t bytes_of_pinned_pages(std::uint64_t pinned, int processes = 1) {
   constexpr std::uint64_t piece = 2 << 20, page = 4096, entry = 8;
   return std::uint64_t(processes) * ((pinned / page * entry + piece / 2) / piece * piece);

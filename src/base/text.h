@@ -14,7 +14,7 @@ std::string bytes_in_words(double bytes);        // "1.50 GiB", "256 B"
 std::string bytes_exactly(std::uint64_t bytes);  // "1610612736 bytes (1.50 GiB)"; below a KiB the number alone
 std::string time_in_words(double ms);            // "183 µs", "1.23 ms", "12.3 s", "4 min 5 s"
 std::string number_in_words(double x);           // four digits that matter: "0.01235", "123.4", "1.2e+12"
-// Of an estimate and the ends of its interval, with no more digits than the interval lets be known: "960 (580 to 1900)"
+// An estimate and the ends of its interval, with no more digits than the interval allows: "960 (580 to 1900)"
 std::string estimate_in_words(double x, double low, double high);
 std::string counted(std::uint64_t n, std::string_view one);  // "1 step", "2 steps"
 std::string joined(const std::vector<std::string>& words, std::string_view between = ", ");

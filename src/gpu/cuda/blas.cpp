@@ -244,7 +244,7 @@ struct Call {  // one product, ready to be launched with any algorithm
     return found;
   }
 
-  // Of so many in a row; infinity if it does not run. Before each the workspace is filled: in a step, too, much of L2 is not this product's.
+  // Mean time of `runs` runs in a row; infinity if the plan does not run. The workspace is filled before each, as in a step much of L2 holds other data.
   float ms_of_run(const Chosen& plan, int runs) const {
     cudaEvent_t begin, end;
     cuda(cudaEventCreate(&begin));

@@ -36,11 +36,11 @@ struct Update {         // updates one parameter, or a run of its elements; ever
   int parts = 1;
   std::int64_t apart = 0;
   Tensor m_scale = {}, v_scale = {};  // scales of 8-bit moments: FP32, one for every moments_block elements (moments.h)
-  // Of moments that are not FP32, whose rounding depends on them: the parameter's number, and that of the first element in it, which
-  // begins a block.
+  // The rounding of moments that are not FP32 depends on the parameter's number, and on the number of the first element in it. That
+  // element must begin a block.
   std::uint32_t parameter = 0;
   std::int64_t first = 0;
-  // Optional, of a matrix as a whole: the 8-bit copies of `copy` that products read, [rows, columns] and [columns, rows], written with
+  // Optional, for a whole matrix: the 8-bit copies of `copy` that products read, [rows, columns] and [columns, rows], written with
   // their scales; and ops/quantise's counts, to which theirs are added, or none.
   Scaled as_is = {}, transposed = {};
   Tensor counts = {};

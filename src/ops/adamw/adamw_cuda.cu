@@ -37,7 +37,7 @@ struct NormArgs {
   Table<Squared, 16384, 1024> table;
 };
 
-// Of one unit, by one warp: which lane adds which elements in which order does not depend on where the unit lies.
+// The sum of squares of one unit, by one warp. Which lane adds which elements, and in which order, does not depend on the unit's address.
 template <class G>
 __device__ double squares(const G* g, int n, bool aligned) {
   constexpr int turns = int(unit) / (32 * vec);  // loads under way at once
@@ -259,7 +259,7 @@ void in_tables(std::span<const Update> all, Table& table, Item&& item, Start&& s
   start();
 }
 
-// Of copies and narrow gradients: one for all parameters.
+// The type of copies and of narrow gradients, which is one for all parameters.
 DType type_of(std::span<const Update> all) {
   const auto copied = std::find_if(all.begin(), all.end(), [](const Update& t) { return bool(t.copy); });
   return copied == all.end() ? DType::f32 : copied->copy.dtype;

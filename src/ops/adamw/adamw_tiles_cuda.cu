@@ -175,7 +175,7 @@ __global__ void __launch_bounds__(threads, 2) adamw_step_tiles(const __grid_cons
     warp::copies_commit();
   };
   bring(at, warp, 0);
-  // Of a warp. Their scales come and go together: the lower lanes have those of m, the upper ones of v.
+  // The rows of one warp. Their scales are loaded and stored together: the lower lanes have those of m, the upper lanes those of v.
   constexpr int rows = int(tile_rows) / warps;
   static_assert(rows == 16);
   float* const held = (lane < rows ? t.m_scale : t.v_scale) + (begin + lane % rows * apart) / block;

@@ -34,7 +34,7 @@ struct ExactSum {
     if (high) limb[at + 2] += std::int64_t(high);
   }
 
-  // Of `parts` sums that lie one after the other.
+  // The value of `parts` sums together; they are in memory one after the other.
   HEADROOM_CONVERT static double value(const std::int64_t* limb, int parts) {
     std::int64_t total[limbs] = {};
     for (int p = 0; p < parts; ++p)

@@ -75,7 +75,7 @@ struct Noise {
   static constexpr std::uint32_t multiplier = 0x93d765ddu;
   std::uint32_t key;
   HEADROOM_CONVERT Noise(const Numbers& k, std::uint32_t parameter) : key(scrambled(k.random ^ scrambled(parameter * 0x9e3779b9u))) {}
-  // Of the eight neighbours that begin at a multiple of eight, or of the four at a multiple of four.
+  // The bits of the eight neighbours that begin at a multiple of eight, or of the four that begin at a multiple of four.
   template <int many>
   HEADROOM_CONVERT void of_neighbours(std::int64_t element, std::uint32_t (&bits)[many]) const {
     static_assert(many == run || 2 * many == run);

@@ -39,7 +39,7 @@ __device__ __forceinline__ float quotient(float a, float b) {
   const float near = reciprocal_near(b), r = fmaf(near, fmaf(-b, near, 1), near), q = a * r;
   return fmaf(r, fmaf(-b, q, a), q);
 }
-// Of several weights: √v, a/b, remainders and intermediates are normal numbers, or v and a are +0, as of an embedding that has had no gradient.
+// Whether √v, a/b, remainders and intermediates of several weights are normal numbers, or v and a are +0 (an embedding that has had no gradient).
 class Usual {
  public:
   __device__ __forceinline__ void add(float v, float a, float b) {
@@ -59,7 +59,7 @@ class Usual {
   std::uint32_t v_least_ = ~0u, a_least_ = ~0u, b_least_ = ~0u, a_most_ = 0, b_most_ = 0;
 };
 
-// Of weights whose moments are not FP32 (moments.h): whether step_fused has the language's bits for all moments but infinite ones and NaN.
+// For weights whose moments are not FP32 (moments.h): whether step_fused has the bits of C++'s sqrt and division for all finite moments.
 __device__ __forceinline__ bool ordinary(const Numbers& k) { return k.eps >= 0 && k.eps <= 0x1p60f && k.root2 >= 0 && k.root2 <= 0x1p60f; }
 
 // The larger magnitude, NaN above all.

@@ -147,8 +147,8 @@ struct Common {
       : k(k), keep(t.decay ? k.keep : 1.0f), noise(k, t.parameter), ordinary(adamw::ordinary(k)) {}
 };
 
-// Of one block of moments; whole: it is, its pieces too, and `ahead` has them. many: a lane's weights in a block that is not, negative where there are none.
-// seen(copy) is told what the copy will be; scales: of 8-bit moments, before and after.
+// Updates one block of moments. whole: the block and its pieces are whole, and `ahead` holds them; else this lane has `many` weights, none if that is
+// negative. seen(copy) is told what the copy will be. scales: those of 8-bit moments, read and replaced.
 template <bool whole, bool in_parts, bool codes, class T, class G, class Stored, class Seen>
 __device__ __forceinline__ void step_block(const Common& common, const Lane<T, G, Stored>& at, std::int64_t element, int many, int parts,
                                            std::int64_t apart, Ahead<T, G, Stored>& ahead, Scales& scales, Seen&& seen) {
@@ -236,7 +236,7 @@ struct PieceScales {
   float m[piece_blocks], v[piece_blocks];
 };
 
-// Of a piece, one warp per block of moments: the next one is under way while a warp updates one.
+// Updates a piece, with one warp per block of moments. A warp's next block is being loaded while it updates one.
 template <bool in_parts, bool codes, class T, class G, class Stored>
 __device__ __forceinline__ void step_blocks(const Numbers& k, const NarrowParameter<T>& t, int parts, std::int64_t begin, int n,
                                             Ahead<T, G, Stored> (&ahead)[2], PieceScales& after) {

@@ -1,5 +1,7 @@
 #include "ops/attention/refusals.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "gpu/architecture.h"

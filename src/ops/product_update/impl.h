@@ -8,7 +8,7 @@ namespace headroom::product_update {
 
 constexpr int most_items = 4;  // in one launch
 
-// Of bf16 factors a cluster's tile, and of what a tile's sum in parts has: its warps, and the sums of a warp.
+// With bf16 factors: the side of a cluster's tile, the tokens of a step, and, where a tile is summed in parts, its warps and the sums of each warp.
 constexpr int tile_side = 256, step_tokens = 64, warps_of_a_tile = 16, sums_of_a_warp = tile_side * tile_side / warps_of_a_tile;
 
 inline int* ready_of(const Tensor& numbers) { return reinterpret_cast<int*>(numbers.as<adamw::Numbers>() + 1); }

@@ -3,7 +3,7 @@
 // Both operands are stored with the tokens contiguous. A multiplier has 64 rows of X and all of the tile's of dY, so that a row's scale is one of two
 // numbers of a thread and dY's 128 x 128 scale is one number for all; the gradient is transposed on its way to shared memory. Every 128 tokens the
 // unit's sum is scaled and added to an FP32 one: while one group of multipliers adds, the other's products run.
-// Of 16 warps, 0 fetches, 1–7 update and 8–15 multiply (64 x 128 each four); three that update, as in bf16, are 5 % slower (H200, 2026-11-22).
+// Warp 0 of 16 fetches, 1–7 update and 8–15 multiply (each four 64 x 128). With three warps that update, as in bf16, it is 5 % slower (H200, 2026-11-22).
 #include <cuda_fp8.h>
 
 #include "base/divide.h"

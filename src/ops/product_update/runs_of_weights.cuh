@@ -5,7 +5,7 @@
 
 namespace headroom::product_update {
 
-// Of four: two words have them.
+// bf16 gradients as FP32. A run of four is in two words.
 template <int runs>
 __device__ __forceinline__ void widen_runs(const uint2 (&g)[runs], float (&wide)[4 * runs]) {
 #pragma unroll
@@ -26,8 +26,8 @@ __device__ __forceinline__ void step_runs(uint2 (&upper)[runs], uint2 (&rest)[ru
   }
 }
 
-// Of moments in FP32, with the bits of advance() in ops/adamw/step.cuh: roots and quotients without a branch, and one slow branch for all weights if any
-// number is special (denormal, infinite, NaN).
+// The update with moments in FP32. It has the bits of advance() in ops/adamw/step.cuh: roots and quotients are computed without a branch, and one slow
+// branch serves all weights if any number is special (denormal, infinite, NaN).
 template <int runs>
 __device__ __forceinline__ void advance_whole(const adamw::Numbers& k, const uint2 (&gradients)[runs], uint2 (&upper)[runs],
                                               uint2 (&rest)[runs], float4 (&first)[runs], float4 (&second)[runs]) {
@@ -50,7 +50,7 @@ __device__ __forceinline__ void advance_whole(const adamw::Numbers& k, const uin
   step_runs(upper, rest, step, [&](float w, float by) { return adamw::stepped(k.keep, w, by); });
 }
 
-// Of smaller moments, which are FP32 meanwhile.
+// The update with smaller moments, which the caller has widened to FP32.
 template <int runs>
 __device__ __forceinline__ adamw::Largest advance_narrow(const adamw::Numbers& k, bool ordinary, const uint2 (&gradients)[runs],
                                                          uint2 (&upper)[runs], uint2 (&rest)[runs], float4 (&first)[runs],

@@ -38,7 +38,7 @@ struct Frequencies {
   double magnitude = 1;         // factor of the turned values
 };
 
-// Of heads of `dim` elements that turn, over sequences of `len` positions.
+// The frequencies for heads in which `dim` elements turn, over sequences of `len` positions.
 Frequencies frequencies(const Positions&, std::int64_t dim, std::int64_t len);
 
 }  // namespace headroom::rope

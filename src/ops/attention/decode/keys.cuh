@@ -188,7 +188,7 @@ struct KeysBlock : Block<T, S> {
     return keys_of_row(a, at.batch, Base::row_of(at, lane % 4 * 2 + r).position);
   }
 
-  // Of keys lane / 4 (x[0], x[1]) and lane / 4 + 8 (x[2], x[3]): the scores of this lane's two rows.
+  // The scores of this lane's two rows for key lane / 4 (x[0], x[1]) and for key lane / 4 + 8 (x[2], x[3]).
   __device__ __forceinline__ void scores(float (&x)[4], const State& s, int slot) const {
     const std::uint32_t place = keys_at + slot;
     float sums[8] = {};  // two chains of products

@@ -48,7 +48,7 @@ struct DealtPlace {  // the same, and where in `tiles` it is
   std::size_t at;
   std::int32_t head, batch;
 };
-// Of `heads` heads of one row of the batch, which has `count` tiles; `last`: no others are dealt behind them.
+// The place with number `index` among `heads` heads of a row of the batch, which has `count` tiles. `last`: this row is dealt last.
 HEADROOM_HD DealtPlace dealt_in_row(const DocumentTiles& list, int batch, int count, int heads, bool last, int index, int blocks) {
   int tail = last ? (list.tail * blocks + count - 1) / count : 0;
   if (tail > heads) tail = heads;

@@ -18,7 +18,7 @@ struct Sum {
   __device__ static float join(float a, float b) { return a + b; }
 };
 
-// Of all threads of the block, the same result for each; fixed order.
+// Joins x of all threads of the block in a fixed order. Each thread gets the result.
 template <class How>
 __device__ float together(float x) {
   __shared__ float warp[threads / 32];

@@ -23,16 +23,16 @@ struct Falls {
   }
 };
 
-// Of two draws in one word, whose highest bits do not count: all bits where a draw is not below. Numbers of 15 bits are in the same order as FP16, where those
-// past 0x7c00 are NaNs, which count as greater than what they are held against; one instruction compares two.
+// A mask of two draws in one word: all 16 bits are set where a draw is not below `below`. The highest bit of a draw does not count. Numbers of 15 bits have
+// the order of FP16; those past 0x7c00 are NaNs there, which the comparison takes as greater. One instruction compares two.
 __device__ __forceinline__ std::uint32_t not_below(std::uint32_t draws, std::uint32_t below) {
   static_assert(draw_steps == 1 << 15);
   const auto halves = [](std::uint32_t x) { return *reinterpret_cast<const __half2*>(&x); };
   return __hgeu2_mask(__habs2(halves(draws)), halves(below * 0x10001));
 }
 
-// Of four pairs of neighbours in a row, as operands hold them: all bits of what is kept. The first is in this thread's row `row` of sixteen, the second in
-// row + 8, the other two eight columns on; `column`: the first's, of sixteen.
+// Masks of four pairs of neighbours, as operands hold them: all 16 bits are set where a probability is kept. The first pair is in row `row` of sixteen, at
+// column `column` of sixteen; the second is in row + 8, and the other two are eight columns further on.
 template <bool rows_are_keys>
 __device__ __forceinline__ void keep(std::uint32_t (&pairs)[4], const HeadDraws& draws, std::uint32_t below, int row, int column) {
   TwoWords x[2];

@@ -10,7 +10,7 @@ __device__ __forceinline__ float tanh_near_0(float x) {
   const float square = x * x;
   return fmaf(fmaf(fmaf(fmaf(0.0170059782f, square, -0.0529243611f), square, 0.133239388f), square, -0.333330512f) * square, x, x);
 }
-// Of a product of q and k: three coefficients are within 3e-7 of the tanh up to 0.31, and the factor `by` is in them.
+// The tanh of `by` (of Capping) times a product of q and k. Three coefficients, which hold `by`, are within 3e-7 of it up to 0.31.
 __device__ __forceinline__ float tanh_of_product_near_0(float product, const Capping& c) {
   const float square = product * product;
   return product * fmaf(fmaf(c.fifth, square, c.third), square, c.first);
