@@ -1,10 +1,12 @@
 """Numbers of the card that are compared with earlier ones: which branches keep more as they fall or rise, and what is read in the runs that follow."""
 
+import ast
 import os
 import sys
 import tempfile
 import textwrap
 import unittest
+import unittest.mock
 
 from dry_program import NET, OBSERVER, Dry
 
@@ -157,6 +159,17 @@ class Branches(unittest.TestCase):
     def test_a_branch_that_keeps_at_an_improvement_is_found(self):
         for what, program in KEEPING.items():
             self.assertTrue(self.line(program), what)
+
+    def test_a_function_is_walked_once_for_all_files_that_may_call_it(self):
+        """A checkout of a library has hundreds of files, and as many functions of one name: each file asks what each of them returns."""
+        text = "class Net:\n    def forward(self, x):\n        y = x * 2\n        return y\nif net.forward(x):\n    kept = copy.deepcopy(net)\n"
+        sources = [improving.Source(list(ast.walk(ast.parse(text)))) for _ in range(20)]
+        functions = {"forward": [f for source in sources for f in source.functions["forward"]]}
+        walk, walked = ast.walk, []
+        with unittest.mock.patch.object(ast, "walk", lambda node: (walked.append(node), walk(node))[1]):
+            for source in sources:
+                improving.first_lines(source, functions, False, False)
+        self.assertLessEqual(sum(node in functions["forward"] for node in walked), 20, "walks")
 
     def test_it_is_told_whether_numbers_are_held_against_a_threshold_or_an_earlier_one(self):
         for what, program in LEVELS.items():

@@ -158,7 +158,7 @@ class Measures:
         return isinstance(node, (ast.ListComp, ast.GeneratorExp)) and self.is_float(node.elt, depth - 1)
 
     def gives_float(self, function, depth):
-        return any(isinstance(n, ast.Return) and n.value is not None and self.is_float(n.value, depth) for n in ast.walk(function))
+        return any(self.is_float(n.value, depth) for n, _ in _returns_of(function))
 
     def is_float_variable(self, node, depth):
         name = node.id if isinstance(node, ast.Name) else node.attr
@@ -280,7 +280,7 @@ class Measures:
                         yield from self.compares_of(value, depth - 1)
             elif isinstance(n, ast.Call):
                 for function in self.bodies_of(n):
-                    yield from (c for c in ast.walk(function) if isinstance(c, ast.Compare))
+                    yield from _compares_in(function)
 
     def bodies_of(self, call):
         """The functions that a call may run: those of its name, or of objects that are called."""
@@ -308,12 +308,11 @@ class Measures:
 
     def decides_in(self, function, depth):
         """Whether a function gives its caller the result of a comparison."""
-        for n in ast.walk(function):
-            if isinstance(n, ast.Return) and n.value is not None:
-                if any(isinstance(c, ast.Compare) and self.decides(c, depth) for c in ast.walk(n.value)):
-                    return True
-                if isinstance(n.value, (ast.Name, ast.Attribute)) and self.decides(n.value, depth) or self.is_under(n, depth):
-                    return True
+        for n, compares in _returns_of(function):
+            if any(self.decides(c, depth) for c in compares):
+                return True
+            if isinstance(n.value, (ast.Name, ast.Attribute)) and self.decides(n.value, depth) or self.is_under(n, depth):
+                return True
         return False
 
     def is_number(self, node, depth=DEPTH):
@@ -328,6 +327,17 @@ class Measures:
             return all(self.is_number(v, depth) for v in node.values)
         return isinstance(node, (ast.Constant, ast.JoinedStr)) or isinstance(node, (ast.BinOp, ast.Tuple, ast.List, ast.UnaryOp)) and all(
             self.is_number(child, depth) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
+
+
+@functools.lru_cache(maxsize=None)
+def _compares_in(node):
+    return [n for n in ast.walk(node) if isinstance(n, ast.Compare)]
+
+
+@functools.lru_cache(maxsize=None)
+def _returns_of(function):
+    """What a function returns, each with the comparisons in it. They are looked for once: each file of a program asks this of the functions of all of them."""
+    return [(n, _compares_in(n.value)) for n in ast.walk(function) if isinstance(n, ast.Return) and n.value is not None]
 
 
 def _words_in_order(name):
