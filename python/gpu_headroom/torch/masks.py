@@ -84,9 +84,8 @@ def _band(blocks, first, end, align):
             whole.append((at, low[q0:q1], high[q0:q1], k0, k1))
     if not whole:
         return _OPEN, _OPEN
-    before = [int((at - low + 1)[low > k0].max()) for at, low, _, k0, _ in whole if (low > k0).any()]
-    after = [int((high - 1 - at)[high < k1].max()) for at, _, high, _, k1 in whole if (high < k1).any()]
-    before, after = max(before, default=_OPEN), max(after, default=_OPEN)
+    before = max((int((at - low + 1)[low > k0].max()) for at, low, _, k0, _ in whole if (low > k0).any()), default=_OPEN)
+    after = max((int((high - 1 - at)[high < k1].max()) for at, _, high, _, k1 in whole if (high < k1).any()), default=_OPEN)
     if before < 1 or after < 0:
         return None
     for at, low, high, k0, k1 in whole:  # the same, made of what was found: equal in every row, or it is something else

@@ -311,10 +311,10 @@ class Comm:
         def job():
             try:
                 with torch.no_grad(), torch.cuda.stream(stream):
-                    if ready is not None:
+                    if stream is not None and ready is not None:
                         stream.wait_event(ready)
                     done._result = on_host()
-                    if ready is not None:
+                    if stream is not None:
                         done._event = stream.record_event()
             except BaseException as error:  # noqa: BLE001: wait() raises it
                 done._error = error

@@ -36,13 +36,14 @@ class _Shared:
         return padded.view(self.comm.ranks, self.part)
 
     def begin(self):
+        """The gathering of the whole, which begins now unless it has begun."""
         if self.begun is None:
             self.begun = self.comm.all_gather(self.parameter.detach().to(self.dtype), later=True, what=self.name)
+        return self.begun
 
     def gathered(self):
         """The whole, in the type of computation."""
-        self.begin()
-        begun, self.begun = self.begun, None
+        begun, self.begun = self.begin(), None
         return begun.wait().view(-1)[: self.count].view(self.shape)
 
     def came(self, gradient):
