@@ -220,6 +220,7 @@ DryRunAsked first_run(const Forecast& a, const std::vector<std::string>& program
                     .dry = dry_of(a.device, room, cards),
                     .steps = a.steps,
                     .rates = pytorch::rates_of(a.device, a.host_speed),
+                    .settings = {},
                     .progress = progress_of(host, "running dry")};
   if (one.hosts > 1) asked.settings.push_back(fmt::format("{}={}", dry::hosts_variable, one.hosts));
   return asked;
