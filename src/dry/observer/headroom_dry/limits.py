@@ -41,11 +41,24 @@ def _with_tried(settings):
     return f"{own},{TRIED}" if own else TRIED
 
 
+def _variables():
+    """Those that are set and that this PyTorch reads: before 2.9 the older name alone. Its package's record says which version it is, before it is imported."""
+    there = [name for name in VARIABLES if os.environ.get(name)]
+    if VARIABLES[1] in there:
+        from importlib.metadata import PackageNotFoundError, version  # most programs need not import it
+        try:
+            major, minor = version("torch").split(".")[:2]
+            if (int(major), int(minor)) < (2, 9):
+                there.remove(VARIABLES[1])
+        except (PackageNotFoundError, ValueError):
+            pass  # built where it stands, or by another numbering
+    return there
+
+
 def before_import():
-    for name in VARIABLES if TRIED else ():
-        if os.environ.get(name) or name == VARIABLES[0] and not os.environ.get(VARIABLES[1]):
-            os.environ[name] = _with_tried(os.environ.get(name, ""))
-    for name in VARIABLES:
+    for name in (_variables() or VARIABLES[:1]) if TRIED else ():
+        os.environ[name] = _with_tried(os.environ.get(name, ""))
+    for name in _variables():
         settings = os.environ.get(name)
         if not settings or "per_process_memory_fraction" not in settings:
             continue
