@@ -13,7 +13,7 @@ class Questions : public Program {};
 // One line of words: a number is "#", so is who won, bars are "|", and it does not matter where lines end.
 std::string without_numbers(const std::string& text) {
   const std::string unranked = std::regex_replace(text, std::regex("[a-z_0-9]+( is fastest at)"), "#$1"),
-                    unpaired = std::regex_replace(unranked, std::regex("(: beside )[a-z_0-9]+"), "$1#");
+                    unpaired = std::regex_replace(unranked, std::regex("( as fast as )[a-z_0-9]+"), "$1#");
   const std::string plain = std::regex_replace(unpaired, std::regex("[-0-9][-0-9.e+]*"), "#");
   return std::regex_replace(std::regex_replace(plain, std::regex("(▁|▂|▃|▄|▅|▆|▇|█)+"), "|"), std::regex("[ \n]+"), " ");
 }

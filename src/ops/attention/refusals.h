@@ -6,18 +6,25 @@
 
 namespace headroom::attention {
 
-Support first_refusal(std::initializer_list<Support>);
+struct Asked {
+  const Problem& problem;
+  const Device& device;
+  Pass pass;
+};
+using Requirement = Support (*)(const Asked&);
+// The first one's reason. Those behind it are not asked: a call asks every variant, and a reason is a string.
+Support first_refusal(const Asked&, std::initializer_list<Requirement>);
 
-Support needs_cuda(const Device&);
-Support needs_kernels(const Device&);  // CUDA, and an architecture that this library's kernels are compiled for
-Support needs_hopper(const Device&);
-Support needs_16_bits(const Problem&);
-Support needs_fp8(const Problem&);
-Support needs_forward(Pass);  // of attention in fp8
-Support needs_positive_scale(const Problem&);
-Support needs_lengths_in_32_bits(const Problem&);
-Support needs_dims_of(const Problem&, std::int64_t elements);  // rows are read 16 bytes at a time
-Support needs_dims_up_to_256(const Problem&);
-Support pages_are_of_a_cache(const Problem&, Pass);
+Support needs_cuda(const Asked&);
+Support needs_kernels(const Asked&);  // CUDA, and an architecture that this library's kernels are compiled for
+Support needs_hopper(const Asked&);
+Support needs_16_bits(const Asked&);
+Support needs_fp8(const Asked&);
+Support needs_forward(const Asked&);  // of attention in fp8
+Support needs_positive_scale(const Asked&);
+Support needs_lengths_in_32_bits(const Asked&);
+Support needs_dims_of_16_bytes(const Asked&);  // rows are read 16 bytes at a time
+Support needs_dims_up_to_256(const Asked&);
+Support pages_are_of_a_cache(const Asked&);
 
 }  // namespace headroom::attention

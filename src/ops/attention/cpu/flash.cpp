@@ -49,7 +49,7 @@ Support flash_supports(const Problem& p, const Device& device, Pass pass) {
   Problem unpaged = p;
   unpaged.page = 0;
   if (Support s = plain_supports(unpaged, device, pass); !s) return s;
-  return pages_are_of_a_cache(p, pass);
+  return pages_are_of_a_cache({p, device, pass});
 }
 
 void flash_forward(const Problem& p, const Forward& t, Context& ctx) {

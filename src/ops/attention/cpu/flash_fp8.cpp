@@ -84,7 +84,8 @@ struct Row {
 
 Support flash_fp8_supports(const Problem& p, const Device& device, Pass pass) {
   if (device.kind != DeviceKind::cpu) return Support::no("needs the CPU");
-  return first_refusal({needs_fp8(p), needs_forward(pass), needs_positive_scale(p), asks_no_more_than(p, {.dim_v = true})});
+  if (Support s = first_refusal({p, device, pass}, {needs_fp8, needs_forward, needs_positive_scale}); !s) return s;
+  return asks_no_more_than(p, {.dim_v = true});
 }
 
 void flash_fp8_forward(const Problem& p, const Forward& t, Context& ctx) {

@@ -223,13 +223,13 @@ Support decode_supports(const Problem& p, const Device& device, Pass pass) {
     const Support forward = decode_supports(p, device, Pass::forward);
     return !forward || sm90_supports(p, device, pass) ? forward : sm80_supports(p, device, pass);
   }
-  if (const Support s = first_refusal({needs_kernels(device), needs_16_bits(p)}); !s) return s;
+  const Asked asked{p, device, pass};
+  if (Support s = first_refusal(asked, {needs_kernels, needs_16_bits}); !s) return s;
   if (p.len_q > most_positions) return Support::no(fmt::format("serves up to {} new positions, there are {}", most_positions, p.len_q));
   const Features known{.softcap = true, .sink = true, .documents = true, .dim_v = true, .pages = true};
-  if (const Support s = first_refusal({needs_lengths_in_32_bits(p), needs_dims_of(p, 8), needs_dims_up_to_256(p), needs_positive_scale(p),
-                                       asks_no_more_than(p, known)});
-      !s)
+  if (Support s = first_refusal(asked, {needs_lengths_in_32_bits, needs_dims_of_16_bytes, needs_dims_up_to_256, needs_positive_scale}); !s)
     return s;
+  if (Support s = asks_no_more_than(p, known); !s) return s;
   if (const int bytes = sizes_of(p).shared_bytes; bytes > architecture_of(device.sm).shared_bytes)
     return Support::no(
         fmt::format("needs {} bytes of shared memory a block, this card has {}", bytes, architecture_of(device.sm).shared_bytes));

@@ -81,11 +81,13 @@ void expect_nan(const Lists& lists, const Context& ctx) {
 
 }  // namespace
 
-Support plain_cuda_supports(const Problem& p, const Device& device, Pass) {
-  if (const Support s = needs_kernels(device); !s) return s;
+Support plain_cuda_supports(const Problem& p, const Device& device, Pass pass) {
+  const Asked asked{p, device, pass};
+  if (Support s = needs_kernels(asked); !s) return s;
   if (size_of(p.precision.dtype) < 2) return Support::no("fp8 is not served");
   const Features known{.softcap = true, .sink = true, .documents = true, .dim_v = true};
-  return first_refusal({needs_lengths_in_32_bits(p), asks_no_more_than(p, known)});
+  if (Support s = needs_lengths_in_32_bits(asked); !s) return s;
+  return asks_no_more_than(p, known);
 }
 
 void plain_cuda_forward(const Problem& p, const Forward& t, Context& ctx) {

@@ -199,7 +199,7 @@ void with_backward_tiles(const Problem& p, const Device& device, Body&& body) {
 
 Support on_cuda(const Problem& p, const Device& device, Pass pass) {
   // Soft capping, sinks, documents, values of another dimension, pages, dropout and slopes are all served.
-  return first_refusal({needs_kernels(device), needs_lengths_in_32_bits(p), needs_dims_up_to_256(p), pages_are_of_a_cache(p, pass)});
+  return first_refusal({p, device, pass}, {needs_kernels, needs_lengths_in_32_bits, needs_dims_up_to_256, pages_are_of_a_cache});
 }
 
 // The band that kernels are handed: of the first row of the batch, they go on to the others.
@@ -372,7 +372,8 @@ Support sm80_fp32_supports(const Problem& p, const Device& device, Pass pass) {
   if (Support s = simt_supports(p, device, pass); !s) return s;
   if (!tf32_is_fast(device)) return Support::no("needs tf32 that is four times as fast as fp32");
   const Features known{.softcap = true, .sink = true, .documents = true, .dim_v = true, .pages = true};
-  return first_refusal({asks_no_more_than(p, known), needs_positive_scale(p)});
+  if (Support s = asks_no_more_than(p, known); !s) return s;
+  return needs_positive_scale({p, device, pass});
 }
 void sm80_fp32_forward(const Problem& p, const Forward& t, Context& ctx) { forward_with<Sm80InParts>(p, t, ctx); }
 void sm80_fp32_backward(const Problem& p, const Backward& t, Context& ctx) { backward_with<Sm80InParts>(p, t, ctx); }
@@ -382,7 +383,7 @@ Support sm80_supports(const Problem& p, const Device& device, Pass pass) {
   const bool served =
       p.precision.dtype == DType::bf16 || p.precision.dtype == DType::f16 || p.precision == Precision{DType::f32, Math::tf32};
   if (!served) return Support::no(fmt::format("needs bf16, fp16 or tf32, {} was asked", name_of(p.precision)));
-  return needs_positive_scale(p);
+  return needs_positive_scale({p, device, pass});
 }
 void sm80_forward(const Problem& p, const Forward& t, Context& ctx) {
   with_sm80(p, [&]<class Family>() { forward_with<Family>(p, t, ctx); });

@@ -102,8 +102,11 @@ void fp8_forward_by(const Problem& p, const Forward& t, Context& ctx) {
 }  // namespace
 
 Support sm90_fp8_supports(const Problem& p, const Device& device, Pass pass) {
-  return first_refusal({needs_fp8(p), needs_hopper(device), needs_forward(pass), needs_dims_of(p, aligned), needs_dims_up_to_256(p),
-                        needs_positive_scale(p), needs_lengths_in_32_bits(p), asks_no_more_than(p, {.dim_v = true})});
+  if (Support s = first_refusal({p, device, pass}, {needs_fp8, needs_hopper, needs_forward, needs_dims_of_16_bytes, needs_dims_up_to_256,
+                                                    needs_positive_scale, needs_lengths_in_32_bits});
+      !s)
+    return s;
+  return asks_no_more_than(p, {.dim_v = true});
 }
 
 void sm90_fp8_forward(const Problem& p, const Forward& t, Context& ctx) {

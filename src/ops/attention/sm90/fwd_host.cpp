@@ -325,8 +325,8 @@ void forward_as(const Problem& p, const Forward& t, Context& ctx) {
 }  // namespace
 
 Support sm90_supports(const Problem& p, const Device& device, Pass pass) {
-  if (const Support s = first_refusal({needs_hopper(device), needs_16_bits(p), needs_dims_of(p, 8), needs_dims_up_to_256(p),
-                                       needs_positive_scale(p), needs_lengths_in_32_bits(p)});
+  if (Support s = first_refusal({p, device, pass}, {needs_hopper, needs_16_bits, needs_dims_of_16_bytes, needs_dims_up_to_256,
+                                                    needs_positive_scale, needs_lengths_in_32_bits});
       !s)
     return s;
   if (pass == Pass::backward && p.softcap != 0 && p.deterministic && std::max(p.head_dim, p.value_dim()) <= 128)
