@@ -50,25 +50,26 @@ class Begin(Observer):
             notes = [line for line in self.run_python("import torch", torch) if "is older than 2.4" in line]
             self.assertEqual(len(notes), said, version)
 
+    def torch_of(self, version):
+        files = {"torch/__init__.py": "", "torch/version.py": "cuda = '13.0'\n"}
+        if version:
+            files[f"torch-{version}.dist-info/METADATA"] = f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n"
+        return self.folder(files)
+
     def test_settings_are_tried_where_this_version_reads_them(self):
         older, newer = "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"
         own, tried = "expandable_segments:True", "max_split_size_mb:64"
-        for version, given, expected in (("2.8.0", {newer: own}, [tried, own]), ("2.9.0+cu128", {newer: own}, [None, f"{own},{tried}"]),
-                                         ("2.8.0", {older: own}, [f"{own},{tried}", None]), ("2.11.0", {}, [tried, None]),
-                                         ("2.11.0", {older: own, newer: own}, [f"{own},{tried}"] * 2), (None, {newer: own}, [None, f"{own},{tried}"])):
-            files = {"torch/__init__.py": "", "torch/version.py": "cuda = '13.0'\n"}
-            if version:
-                files[f"torch-{version}.dist-info/METADATA"] = f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n"
+        both = f"{own},{tried}"
+        for version, given, expected in (("2.8.0", {newer: own}, [tried, own]), ("2.9.0+cu128", {newer: own}, [None, both]), ("2.8.0", {older: own}, [both, None]),
+                                         ("2.11.0", {}, [tried, None]), ("2.11.0", {older: own, newer: own}, [both, both]), (None, {newer: own}, [None, both])):
             code = f"import os, torch; print([os.environ.get(name) for name in ({older!r}, {newer!r})])"
             with self.subTest(version=version, given=given):
-                said = self.run_python(code, self.folder(files), HEADROOM_DRY_ALLOCATOR=tried, **given)
+                said = self.run_python(code, self.torch_of(version), HEADROOM_DRY_ALLOCATOR=tried, **given)
                 self.assertEqual(said[-1], str(expected))
 
     def test_a_limit_that_this_version_does_not_read_is_not_said(self):
         for version, says in (("2.8.0", False), ("2.9.0", True)):
-            torch = self.folder({"torch/__init__.py": "", "torch/version.py": "cuda = '13.0'\n",
-                                 f"torch-{version}.dist-info/METADATA": f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n"})
-            said = self.run_python("import torch", torch, PYTORCH_ALLOC_CONF="per_process_memory_fraction:0.5")
+            said = self.run_python("import torch", self.torch_of(version), PYTORCH_ALLOC_CONF="per_process_memory_fraction:0.5")
             self.assertEqual(any(line.startswith("mark fraction|PYTORCH_ALLOC_CONF") for line in said), says, said)
 
     def test_a_tensor_without_memory_is_not_asked_for_its_address(self):

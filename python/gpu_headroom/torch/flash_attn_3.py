@@ -15,11 +15,12 @@ from .direct import without_gradients
 from .dropped import padded
 from .flash_caches import Asked, check_over_cache, over_cache
 from .flash_checks import (
-    IN_8_BITS, OPEN, cap_of, check_caches, check_ends, check_lengths, check_list, check_new, check_page_numbers, check_pages, check_room, check_tensor, check_used,
+    IN_8_BITS, cap_of, check_caches, check_ends, check_lengths, check_list, check_new, check_page_numbers, check_pages, check_room, check_tensor, check_used,
     check_whole, flag, in_range, mask_of, wide,
 )  # fmt: skip
 from .functions import Window, attention, attention_varlen, attention_with_cache
 from .latent import attention_with_qv, check_qv
+from .masks import OPEN
 from .new_keys import turned
 
 Tensor = Optional[torch.Tensor]

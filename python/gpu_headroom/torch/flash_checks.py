@@ -12,8 +12,8 @@ from .checks import one_line, whole_number
 from .caches import FIXED
 from .direct import any_autocast, directly, form_of, keep, plain
 from .functions import Window
+from .masks import OPEN
 
-OPEN = 1 << 31  # keys on a side of a window that has no end there
 Tensor = Optional[torch.Tensor]
 IN_8_BITS = tuple(getattr(torch, name) for name in ("float8_e4m3fn", "float8_e5m2") if hasattr(torch, name))
 _NARROW = frozenset(getattr(torch, name) for name in ("int8", "uint8", "int16", "uint16", "uint32", "uint64") if hasattr(torch, name))

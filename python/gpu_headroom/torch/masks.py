@@ -7,7 +7,7 @@ made in inference mode has no version and is read in each call.
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-_OPEN = 1 << 31  # keys on a side of a window that has no end there
+OPEN = 1 << 31  # keys on a side of a window that has no end there
 _MOST_KEPT = 256
 A_BIAS = "attn_mask has numbers that are added to the scores (a bias, as ALiBi's or T5's): no kernel of ours adds one"
 
@@ -75,7 +75,7 @@ def _blocks(first, end):
 
 
 def _band(blocks, first, end, align):
-    """(before, after) of the window that every block has inside it, _OPEN for a side without end; None where there is no such."""
+    """(before, after) of the window that every block has inside it, OPEN for a side without end; None where there is no such."""
     whole = []
     for of_sequence, low, high in zip(blocks, first, end):
         for q0, q1, k0, k1 in of_sequence:
@@ -83,9 +83,9 @@ def _band(blocks, first, end, align):
             at = rows + (k0 if align == "top-left" else k1 - (q1 - q0))
             whole.append((at, low[q0:q1], high[q0:q1], k0, k1))
     if not whole:
-        return _OPEN, _OPEN
-    before = max((int((at - low + 1)[low > k0].max()) for at, low, _, k0, _ in whole if (low > k0).any()), default=_OPEN)
-    after = max((int((high - 1 - at)[high < k1].max()) for at, _, high, _, k1 in whole if (high < k1).any()), default=_OPEN)
+        return OPEN, OPEN
+    before = max((int((at - low + 1)[low > k0].max()) for at, low, _, k0, _ in whole if (low > k0).any()), default=OPEN)
+    after = max((int((high - 1 - at)[high < k1].max()) for at, _, high, _, k1 in whole if (high < k1).any()), default=OPEN)
     if before < 1 or after < 0:
         return None
     for at, low, high, k0, k1 in whole:  # the same, made of what was found: equal in every row, or it is something else
@@ -141,8 +141,8 @@ def _find(mask, batch, len_q, len_k, padding):
             break
     else:
         return "attn_mask is no window, padding or documents: its rows begin or end at keys that no such mask has"
-    is_causal = band == (_OPEN, 0)
-    window = None if is_causal or band == (_OPEN, _OPEN) else band
+    is_causal = band == (OPEN, 0)
+    window = None if is_causal or band == (OPEN, OPEN) else band
     one = blocks[0][0] if blocks[0] else None
     if one is not None and one[:2] == [0, len_q] and all(others == [one] for others in blocks):
         return Seen(is_causal, window, align, one[2], one[3])

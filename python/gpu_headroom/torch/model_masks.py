@@ -12,7 +12,6 @@ from . import masks
 from .sdpa import count
 
 _READ_BY_THE_MODEL = "the model adds its mask itself and does not ask transformers' attention interface"
-_OPEN = 1 << 31  # keys on a side of a window that has no end there
 _ADD_KEYS = frozenset(("deepseek_v4",))  # models that put compressed keys behind the others, and what is seen of them behind a mask that is a tensor
 
 
@@ -300,7 +299,7 @@ def _options(said, asked, ends):
     """The arguments of a Mask that say to our attention what the mask's function said."""
     options = {"causal": said.after == 0}
     if said.before is not None or said.after:
-        window = (_OPEN if said.before is None else said.before, _OPEN if said.after is None else said.after)
+        window = (masks.OPEN if said.before is None else said.before, masks.OPEN if said.after is None else said.after)
         options = {"causal": False, "window": window}
     if asked["attention_mask"] is not None or said.documents or (ends is None and said.after == 0):
         options["cu_q"], options["cu_k"], options["align"] = _documents(said, asked)

@@ -8,13 +8,15 @@
 
 namespace headroom::attention {
 
+namespace {
+Support needs_cuda(const Asked& a) { return a.device.kind == DeviceKind::cuda ? Support() : Support::no("needs a CUDA device"); }
+}  // namespace
+
 Support first_refusal(const Asked& asked, std::initializer_list<Requirement> requirements) {
   for (const Requirement requirement : requirements)
     if (Support s = requirement(asked); !s) return s;
   return {};
 }
-
-Support needs_cuda(const Asked& a) { return a.device.kind == DeviceKind::cuda ? Support() : Support::no("needs a CUDA device"); }
 
 Support needs_kernels(const Asked& a) {
   if (Support s = needs_cuda(a); !s) return s;

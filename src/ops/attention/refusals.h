@@ -15,7 +15,6 @@ using Requirement = Support (*)(const Asked&);
 // The first one's reason. Those behind it are not asked: a call asks every variant, and a reason is a string.
 Support first_refusal(const Asked&, std::initializer_list<Requirement>);
 
-Support needs_cuda(const Asked&);
 Support needs_kernels(const Asked&);  // CUDA, and an architecture that this library's kernels are compiled for
 Support needs_hopper(const Asked&);
 Support needs_16_bits(const Asked&);
