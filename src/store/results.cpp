@@ -113,17 +113,29 @@ std::int64_t ask(sqlite3* db, const std::string& file, const char* sql) {
   return s.next() ? s.integer(0) : 0;
 }
 
-// Whether there are results in the file; an Error where it is damaged or another program's. A process that was killed while it made the
-// store left nothing.
-bool holds_results(sqlite3* db, const std::string& file) {
-  Statement quick(db, file, "PRAGMA quick_check(1)");
-  check(quick.next() && quick.text(0) == "ok", Code::io, "{}", damaged(file));
+// Whether there are results in the file, or an Error where it is another program's. A process that was killed while it made the store left nothing.
+bool holds_tables(sqlite3* db, const std::string& file) {
   const auto id = ask(db, file, "PRAGMA application_id"), version = ask(db, file, "PRAGMA user_version");
   if (id == 0 && version == 0 && ask(db, file, "SELECT count(*) FROM sqlite_master") == 0) return false;
   check(id == application_id, Code::io, "results: '{}' is another program's; name another with --db", file);
   check(version == schema_version, Code::io, "results: '{}' has format {}, this program knows {}; name another with --db", file, version,
         schema_version);
   return true;
+}
+
+// What a check says where it had no memory for a page (7 is SQLITE_NOMEM), which tells nothing of the file.
+bool could_not_read(const std::string& found) {
+  return found.find("failed to get page") != std::string::npos || found.find("error code=7") != std::string::npos;
+}
+
+// The same, with an Error where the file is damaged.
+bool holds_results(sqlite3* db, const std::string& file) {
+  Statement quick(db, file, "PRAGMA quick_check(1)");
+  const std::string found = quick.next() ? quick.text(0) : "";
+  if (found == "ok") return holds_tables(db, file);
+  check(!could_not_read(found), Code::out_of_memory, "out of memory: results: '{}' could not be read to its end; it was left as it is",
+        file);
+  throw Error(Code::io, damaged(file));
 }
 
 void make_tables(sqlite3* db, const std::string& file) {

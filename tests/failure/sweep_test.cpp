@@ -92,6 +92,26 @@ TEST_F(OutOfMemoryStore, WhatAddRowReturnedFromIsThere) {
   fail_each(Source::operator_new, work, verify);
 }
 
+TEST_F(OutOfMemoryStore, WantOfMemoryIsNotCalledDamage) {
+  {
+    Results results(path, Results::Access::write);
+    const auto run = results.start_run("attention", "{}", "cpu");
+    for (const char* key : {"a", "b", "c"}) results.add_row(run, {key, "{}", std::string(200'000, ' ')});  // many pages for one text
+    results.finish_run(run);
+  }
+  const auto work = [&] {
+    try {
+      const Results results(path, Results::Access::read);
+      EXPECT_EQ(results.runs().size(), 1u);
+    } catch (const Error& e) {
+      EXPECT_EQ(std::string(e.what()).find("damaged"), std::string::npos) << e.what();
+      throw;
+    }
+    return Outcome::done;
+  };
+  fail_each(Source::operator_new, work, [&] { EXPECT_EQ(int(work()), int(Outcome::done)); });
+}
+
 TEST_F(OutOfMemoryStore, ASweepEndsInRowsOrACleanError) {
   studies::AttentionSweep sweep;
   sweep.batch = 1, sweep.dims = {8}, sweep.lens = {16};
